@@ -1,0 +1,212 @@
+"""Input that no step has taken yet: two FIFOs, the hold over them, and what became of every id.
+
+Conservation: enqueued = dequeued + discarded + pending, and each id leaves exactly once. `Inbox.apply` refuses an
+event that would break it; `check_conservation` proves it from a log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agentls.core.blocks import ContentBlock
+from agentls.core.codec import encode
+from agentls.core.errors import LogicError
+from agentls.core.events import (
+    Dequeue,
+    Discard,
+    EndSeed,
+    Enqueue,
+    Event,
+    Fate,
+    Hold,
+    HoldCause,
+    InboxItem,
+    Lane,
+    Update,
+    UserMessage,
+)
+from agentls.core.ids import MessageId, is_server_form
+from agentls.core.json import digest
+from agentls.core.sources import ContextForm, form_of, is_person
+
+Exit = Literal["pending", "taken", "discarded"]
+
+
+def content_hash(content: Sequence[ContentBlock], form: ContextForm | None = None) -> str:
+    """What makes two sends under one id the same: their content, and the form of an injected one."""
+    blocks = [encode(block) for block in content]
+    return digest(blocks if form is None else [blocks, encode(form)])
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An item that waits, with the seq of its enqueue; `released` ones no hold of before covers."""
+
+    item: InboxItem
+    seq: int
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the log remembers of an id: its first fate, the hash of its first content, and whether it left."""
+
+    fate: Fate
+    content_hash: str
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The fold. Items that an earlier hold covers stay in their lane and are skipped by claims."""
+
+    queued: tuple[Pending, ...] = ()
+    steering: tuple[Pending, ...] = ()
+    known: Mapping[MessageId, Known] = field(default_factory=dict)
+    hold_cause: HoldCause | None = None
+    hold_before: int = 0
+
+    # Questions -------------------------------------------------------------------------------------------------
+
+    def pending(self) -> tuple[Pending, ...]:
+        """Everything that waits, steering first."""
+        return self.steering + self.queued
+
+    def find(self, message: MessageId) -> Pending | None:
+        """The pending item of an id."""
+        return next((pending for pending in self.pending() if pending.item.id == message), None)
+
+    def is_held(self, pending: Pending) -> bool:
+        """Whether the hold covers it."""
+        return self.hold_cause is not None and pending.seq < self.hold_before and not pending.released
+
+    def free(self) -> tuple[Pending, ...]:
+        """Pending items that no hold covers, steering first."""
+        return tuple(pending for pending in self.pending() if not self.is_held(pending))
+
+    def next_for_turn(self) -> Pending | None:
+        """The message that opens the next turn: the first free one of the queue, once any free one wakes."""
+        free = [pending for pending in self.queued if not self.is_held(pending)]
+        return free[0] if any(pending.item.wakeup for pending in free) else None
+
+    # The fold --------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> Inbox:
+        """The state after `event`; LogicError where it would break conservation."""
+        match event.data:
+            case Enqueue(item, position):
+                return self._enqueue(item, position, event.seq)
+            case Dequeue(message):
+                return self._leave((message,), "taken")
+            case Discard(ids):
+                return self._leave(ids, "discarded")
+            case Update():
+                return self._update(event.data)
+            case Hold(held, cause, before):
+                return self._hold(held, cause, event.seq if before is None else before)
+            case UserMessage(message) if not is_person(message.source) and not is_server_form(message.id):
+                return self._injected(message.id, content_hash(message.content, form_of(message.source)))
+            case EndSeed():
+                return Inbox()
+        return self
+
+    def _enqueue(self, item: InboxItem, position: int | None, seq: int) -> Inbox:
+        if item.id in self.known:
+            raise LogicError(f'message "{item.id}" was enqueued before')
+        lane = self._lane(item.lane)
+        at = len(lane) if position is None else position
+        known = {**self.known, item.id: Known(item.fate, item.content_hash, "pending")}
+        return replace(self._with(item.lane, (*lane[:at], Pending(item, seq), *lane[at:])), known=known)
+
+    def _leave(self, ids: Iterable[MessageId], how: Exit) -> Inbox:
+        known = dict(self.known)
+        gone = set(ids)
+        for message in gone:
+            if message not in known or known[message].exit != "pending":
+                raise LogicError(f'message "{message}" is not pending')
+            known[message] = replace(known[message], exit=how)
+        return replace(
+            self,
+            queued=tuple(pending for pending in self.queued if pending.item.id not in gone),
+            steering=tuple(pending for pending in self.steering if pending.item.id not in gone),
+            known=known,
+        )
+
+    def _update(self, update: Update) -> Inbox:
+        pending = self.find(update.id)
+        if pending is None:
+            raise LogicError(f'message "{update.id}" is not pending')
+        item = pending.item
+        changed = replace(
+            item,
+            content=item.content if update.content is None else update.content,
+            contexts=item.contexts if update.contexts is None else update.contexts,
+            lane=update.lane or item.lane,
+        )
+        moved = replace(pending, item=changed, released=pending.released or update.lane == "steering")
+        if update.lane is None and update.position is None:
+            lane = self._lane(item.lane)
+            return self._with(item.lane, tuple(moved if other.item.id == update.id else other for other in lane))
+        rest = self._with(item.lane, tuple(other for other in self._lane(item.lane) if other.item.id != update.id))
+        lane = rest._lane(changed.lane)
+        at = len(lane) if update.position is None else update.position
+        return rest._with(changed.lane, (*lane[:at], moved, *lane[at:]))
+
+    def _hold(self, held: bool, cause: HoldCause, before: int) -> Inbox:
+        if not held:
+            return replace(self, hold_cause=None, hold_before=0)
+        return replace(
+            self,
+            hold_cause=cause,
+            hold_before=max(before, self.hold_before),
+            queued=tuple(replace(pending, released=False) for pending in self.queued),
+        )
+
+    def _injected(self, message: MessageId, hashed: str) -> Inbox:
+        if message in self.known:
+            raise LogicError(f'message "{message}" was accepted before')
+        return replace(self, known={**self.known, message: Known(Fate("injected"), hashed, "taken")})
+
+    def _lane(self, lane: Lane) -> tuple[Pending, ...]:
+        return self.queued if lane == "queued" else self.steering
+
+    def _with(self, lane: Lane, items: tuple[Pending, ...]) -> Inbox:
+        return replace(self, queued=items) if lane == "queued" else replace(self, steering=items)
+
+
+def check_conservation(events: Iterable[Event]) -> None:
+    """LogicError when a log's inbox events do not add up: an id that leaves twice, or without having come.
+
+    Written against the events alone, apart from the fold, so that it also judges the fold. A seed's pending items
+    leave at `session/end-seed`.
+    """
+    pending: set[MessageId] = set()
+    left: set[MessageId] = set()
+    enqueued = dequeued = discarded = 0
+    for event in events:
+        ids: tuple[MessageId, ...] = ()
+        match event.data:
+            case Enqueue(item):
+                if item.id in pending or item.id in left:
+                    raise LogicError(f'seq {event.seq}: message "{item.id}" was enqueued twice')
+                pending.add(item.id)
+                enqueued += 1
+            case Dequeue(message):
+                ids = (message,)
+                dequeued += 1
+            case Discard(several):
+                ids = several
+                discarded += len(several)
+            case EndSeed():
+                discarded += len(pending)
+                pending.clear()
+                left.clear()
+        for message in ids:
+            if message not in pending:
+                raise LogicError(f'seq {event.seq}: message "{message}" leaves but is not pending')
+            pending.remove(message)
+            left.add(message)
+    if enqueued != dequeued + discarded + len(pending):
+        raise LogicError(f"{enqueued} enqueued, but {dequeued} + {discarded} left and {len(pending)} wait")

@@ -1,0 +1,75 @@
+"""What a cold load appends to a log whose process died: every call answered, step and turn closed, the rest held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentls.core.answer import error_result, interrupted
+from agentls.core.assembler import Placed
+from agentls.core.events import (
+    ApprovalDecided,
+    EventData,
+    Hold,
+    HoldCause,
+    QuestionAnswered,
+    StepEnd,
+    ToolResult,
+    TurnEnd,
+)
+from agentls.core.ids import MessageId
+from agentls.core.reasons import Interrupted, TurnEndReason
+from agentls.core.session import SessionState
+from agentls.core.turn import OpenTurn, steering_to_queue
+
+INTERRUPTED = Interrupted()
+
+_UNKNOWN = (
+    "the server died while this call ran, so whether it took effect is not known: repeat it only if it is safe to "
+    "run twice, otherwise look at its effect first or ask the person"
+)
+_NOT_STARTED = "the server died before this call started: nothing was done, it may be repeated"
+
+
+def repair(
+    state: SessionState,
+    shown: Mapping[MessageId, tuple[Placed, ...]],
+    reason: TurnEndReason = INTERRUPTED,
+    hold: HoldCause = "interrupted",
+) -> tuple[EventData, ...]:
+    """The closing batch of an unclosed log; empty for a closed one, so that loading twice adds nothing.
+
+    `shown` holds the text in flight of unfinished answers, by message. A live agent whose store or loop failed is
+    closed the same way, for another reason.
+    """
+    turn = state.turns.open
+    closing: list[EventData] = []
+    if turn is not None:
+        closing += _answer(turn, state, shown)
+        closing += _results(turn)
+        closing += [ApprovalDecided(request, "cancelled") for request in turn.asked]
+        closing += [QuestionAnswered(request, cancelled=True) for request in turn.questions]
+        if turn.step_open:
+            closing.append(StepEnd(turn.turn, turn.step))
+    closing += steering_to_queue(state.inbox)
+    if turn is not None:
+        closing.append(TurnEnd(turn.turn, reason, turn.usage))
+    if state.inbox.free():
+        closing.append(Hold(held=True, cause=hold))
+    return tuple(closing)
+
+
+def _answer(
+    turn: OpenTurn, state: SessionState, shown: Mapping[MessageId, tuple[Placed, ...]]
+) -> tuple[EventData, ...]:
+    if not turn.asking or state.request_header is None:
+        return ()
+    return interrupted(turn, state.request_header.model, shown.get(turn.answer_id(), ()))
+
+
+def _results(turn: OpenTurn) -> list[ToolResult]:
+    return [
+        error_result(open_call.call, "TOOL_OUTCOME_UNKNOWN", _UNKNOWN)
+        if open_call.started
+        else error_result(open_call.call, "TOOL_NOT_STARTED", _NOT_STARTED)
+        for open_call in turn.unanswered()
+    ]

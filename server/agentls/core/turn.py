@@ -1,0 +1,336 @@
+"""Decide what a session owes next, from its log alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from agentls.core.chunks import NO_USAGE, Usage
+from agentls.core.errors import LogicError
+from agentls.core.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AssistantAttempt,
+    AssistantMessage,
+    Dequeue,
+    Discard,
+    Event,
+    EventData,
+    Hold,
+    HoldCause,
+    QuestionAnswered,
+    QuestionAsked,
+    RequestSent,
+    RetryStarted,
+    StepEnd,
+    StepStart,
+    ToolCall,
+    ToolResult,
+    ToolStart,
+    TurnCancel,
+    TurnEnd,
+    TurnStart,
+    Update,
+)
+from agentls.core.ids import CallId, MessageId, RequestId, assistant_message
+from agentls.core.inbox import Inbox
+from agentls.core.reasons import (
+    Completed,
+    Failure,
+    InjectionTrigger,
+    MaxTokens,
+    OutputLimit,
+    TurnAborted,
+    TurnEndReason,
+    TurnFailed,
+    TurnTrigger,
+)
+
+# The fold ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call of the open step; `started` once its body may have run."""
+
+    call: ToolCall
+    started: bool = False
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """The turn that runs. `step` is 0 before its first; `attempt` is the request in flight or the last one."""
+
+    turn: int
+    trigger: TurnTrigger
+    started_at: int
+    step: int = 0
+    step_open: bool = False
+    attempt: int = 0
+    request_seq: int = 0
+    asking: bool = False
+    calls: tuple[OpenCall, ...] = ()
+    failure: Failure | None = None
+    limited: bool = False
+    cancel: TurnCancel | None = None
+    cancel_seq: int = 0
+    asked: tuple[RequestId, ...] = ()
+    questions: tuple[RequestId, ...] = ()
+    usage: Usage = NO_USAGE
+
+    def answer_id(self) -> MessageId:
+        """The id of the answer that the current attempt gives."""
+        return assistant_message(self.turn, self.step, self.attempt)
+
+    def unanswered(self) -> tuple[OpenCall, ...]:
+        """Calls of this step that owe a result."""
+        return tuple(call for call in self.calls if not call.answered)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The fold: the number of the last turn (they count from 1), the open one, and how the last one ended.
+
+    It refuses what no log of ours holds: a second open turn, a wrong number, a result without its call.
+    """
+
+    last: int = 0
+    open: OpenTurn | None = None
+    last_end: TurnEnd | None = None
+
+    def apply(self, event: Event) -> Turns:
+        """The state after `event`."""
+        data = event.data
+        if isinstance(data, TurnStart):
+            _require(self.open is None, f"turn {data.turn} starts while turn {self.last} is open")
+            _require(data.turn == self.last + 1, f"turn {data.turn} starts after turn {self.last}")
+            return replace(self, last=data.turn, open=OpenTurn(data.turn, data.trigger, event.time))
+        if isinstance(data, TurnEnd):
+            turn = self._open(data.turn)
+            _require(not turn.step_open, f"turn {data.turn} ends inside step {turn.step}")
+            # An injection's turn runs nothing, so that it hides neither how the last one ended nor what can be retried.
+            silent = isinstance(turn.trigger, InjectionTrigger)
+            return Turns(last=self.last, last_end=self.last_end if silent else data)
+        if self.open is None:
+            return self._outside(event)
+        changed = self._in_turn(self.open, event)
+        return self if changed is self.open else replace(self, open=changed)
+
+    def _outside(self, event: Event) -> Turns:
+        turn_bound = (
+            StepStart | StepEnd | RequestSent | AssistantMessage | ToolCall | ToolStart | ToolResult | TurnCancel
+        )
+        _require(not isinstance(event.data, turn_bound), f"{type(event.data).__name__} outside a turn")
+        return self
+
+    def _open(self, number: int) -> OpenTurn:
+        if self.open is None or self.open.turn != number:
+            raise LogicError(f"turn {number} is not open")
+        return self.open
+
+    def _in_turn(self, turn: OpenTurn, event: Event) -> OpenTurn:
+        match event.data:
+            case StepStart(number, step):
+                _require(number == turn.turn, f"a step of turn {number} starts in turn {turn.turn}")
+                _require(not turn.step_open and step == turn.step + 1, f"step {step} starts after step {turn.step}")
+                return replace(turn, step=step, step_open=True, attempt=0, calls=(), asking=False)
+            case StepEnd(number, step):
+                _require(turn.step_open and (number, step) == (turn.turn, turn.step), f"step {step} is not open")
+                return replace(turn, step_open=False, asking=False)
+            case RequestSent(_, step, attempt):
+                _require(turn.step_open and step == turn.step, f"a request of step {step} outside it")
+                _require(attempt == turn.attempt + 1, f"attempt {attempt} follows attempt {turn.attempt}")
+                return replace(turn, attempt=attempt, asking=True, request_seq=event.seq, failure=None)
+            case AssistantMessage(usage=usage, finish=finish):
+                _require(turn.asking, "an answer without a request")
+                limited = turn.limited or isinstance(finish, MaxTokens)
+                return replace(turn, asking=False, limited=limited, usage=_sum(turn.usage, usage))
+            case AssistantAttempt(failure=failure, usage=usage):
+                _require(turn.asking, "a failed attempt without a request")
+                return replace(turn, asking=False, failure=failure, usage=_sum(turn.usage, usage))
+            case RetryStarted():
+                return replace(turn, failure=None)
+            case ToolCall():
+                return replace(turn, calls=(*turn.calls, OpenCall(event.data)))
+            case ToolStart(call_id):
+                return self._call(turn, call_id, started=True)
+            case ToolResult(call_id=call_id):
+                return self._call(turn, call_id, answered=True)
+            case TurnCancel():
+                _require(turn.cancel is None, f"turn {turn.turn} is cancelled twice")
+                return replace(turn, cancel=event.data, cancel_seq=event.seq)
+            case ApprovalAsked(request):
+                return replace(turn, asked=(*turn.asked, request))
+            case ApprovalDecided(request):
+                return replace(turn, asked=tuple(asked for asked in turn.asked if asked != request))
+            case QuestionAsked(request):
+                return replace(turn, questions=(*turn.questions, request))
+            case QuestionAnswered(request):
+                return replace(turn, questions=tuple(asked for asked in turn.questions if asked != request))
+        return turn
+
+    def _call(self, turn: OpenTurn, call_id: CallId, *, started: bool = False, answered: bool = False) -> OpenTurn:
+        known = [call.call.call_id for call in turn.calls if not call.answered]
+        _require(call_id in known, f'call "{call_id}" is not open')
+        return replace(
+            turn,
+            calls=tuple(
+                replace(call, started=call.started or started, answered=call.answered or answered)
+                if call.call.call_id == call_id
+                else call
+                for call in turn.calls
+            ),
+        )
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise LogicError(what)
+
+
+def _sum(total: Usage, more: Usage | None) -> Usage:
+    return total if more is None else total.plus(more)
+
+
+# What is owed --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing is owed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnterStep:
+    """Claim these pending messages into a step; the first step of a turn opens it."""
+
+    turn: int
+    step: int
+    claim: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """A request is recorded as sent and has no answer."""
+
+    turn: int
+    step: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """These calls owe a result."""
+
+    turn: int
+    step: int
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndStep:
+    """The step is done and the turn goes on."""
+
+    turn: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndTurn:
+    """The turn is done; `hold` says why what waits is held from then on, if it is."""
+
+    turn: int
+    reason: TurnEndReason
+    hold: HoldCause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettleCancel:
+    """The turn was cancelled: stop its work and close it."""
+
+    turn: int
+
+
+Action: TypeAlias = Rest | EnterStep | AskModel | RunTools | EndStep | EndTurn | SettleCancel
+
+
+def next_action(turns: Turns, inbox: Inbox) -> Action:
+    """What a session owes next. The driver does it and asks again; there is no other durable state."""
+    turn = turns.open
+    if turn is None:
+        opener = inbox.next_for_turn()
+        if opener is None:
+            return Rest()
+        return EnterStep(turns.last + 1, 1, (*_steering(inbox), opener.item.id))
+    if turn.cancel is not None:
+        return SettleCancel(turn.turn)
+    if not turn.step_open:
+        return EnterStep(turn.turn, turn.step + 1, _steering(inbox))
+    if turn.asking:
+        return AskModel(turn.turn, turn.step, turn.attempt)
+    if turn.failure is not None:
+        return EndTurn(turn.turn, TurnFailed(turn.failure), "error")
+    if turn.unanswered():
+        return RunTools(turn.turn, turn.step, tuple(call.call for call in turn.unanswered()))
+    if turn.limited:
+        return EndTurn(turn.turn, OutputLimit())
+    if turn.calls or inbox.steering:
+        return EndStep(turn.turn, turn.step)
+    return EndTurn(turn.turn, Completed())
+
+
+def _steering(inbox: Inbox) -> tuple[MessageId, ...]:
+    return tuple(pending.item.id for pending in inbox.steering)
+
+
+# Batches that close --------------------------------------------------------------------------------------------
+
+
+def close_turn(turns: Turns, inbox: Inbox, reason: TurnEndReason, hold: HoldCause | None) -> tuple[EventData, ...]:
+    """`step/end?, update… (steering to the head of the queue, order kept), turn/end, hold?`. A hold is written only
+    where it would hold something."""
+    turn = _of(turns)
+    return (
+        *((StepEnd(turn.turn, turn.step),) if turn.step_open else ()),
+        *steering_to_queue(inbox),
+        TurnEnd(turn.turn, reason, turn.usage),
+        *((Hold(held=True, cause=hold),) if hold and inbox.free() else ()),
+    )
+
+
+def settle_cancel(turns: Turns, inbox: Inbox) -> tuple[EventData, ...]:
+    """The end of a cancelled turn, once its work has stopped and its calls are answered: what was enqueued before
+    the cancel is discarded, or moves to the queue and is held where the inbox is kept; what came later runs."""
+    turn = _of(turns)
+    cancel = turn.cancel
+    if cancel is None:
+        raise LogicError(f"turn {turn.turn} is not cancelled")
+    earlier = tuple(pending for pending in inbox.pending() if pending.seq < turn.cancel_seq)
+    end = (
+        *((StepEnd(turn.turn, turn.step),) if turn.step_open else ()),
+        TurnEnd(turn.turn, TurnAborted(cancel.cause), turn.usage),
+    )
+    if not cancel.keep_inbox:
+        gone = tuple(pending.item.id for pending in earlier)
+        later = Inbox(steering=tuple(pending for pending in inbox.steering if pending not in earlier))
+        return (*end, *((Discard(gone, "cancel"),) if gone else ()), *steering_to_queue(later))
+    holds = any(not inbox.is_held(pending) for pending in earlier)
+    hold = Hold(held=True, cause="cancel", before=turn.cancel_seq)
+    return (*end, *steering_to_queue(inbox), *((hold,) if holds else ()))
+
+
+def steering_to_queue(inbox: Inbox) -> tuple[EventData, ...]:
+    """Steering that no step took goes to the head of the queue, in its order."""
+    return tuple(Update(pending.item.id, lane="queued", position=place) for place, pending in enumerate(inbox.steering))
+
+
+def claimed(action: EnterStep) -> tuple[EventData, ...]:
+    """The events by which claimed messages leave the inbox."""
+    return tuple(Dequeue(message, action.turn, action.step) for message in action.claim)
+
+
+def _of(turns: Turns) -> OpenTurn:
+    if turns.open is None:
+        raise LogicError("no turn is open")
+    return turns.open
