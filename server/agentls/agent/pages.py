@@ -1,0 +1,72 @@
+"""Blocks that are not in memory: rendered from the log by folding whole turns, and text in flight from its drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentls.core.assembler import Placed
+from agentls.core.blocks import ReasoningBlock, TextBlock
+from agentls.core.events import Event, TurnEnd
+from agentls.core.ids import BlockId, MessageId
+from agentls.core.transcript import Append, Block, Drop, PieceKind, Put, Transcript
+from agentls.store.store import DraftPiece, SessionLog
+
+EVENTS_A_BLOCK = 8
+"""Events that are read for each block wanted: a turn of one question and one answer has eight for three blocks."""
+
+_READ = 64
+
+
+def render(events: Iterable[Event]) -> tuple[Transcript, list[Block]]:
+    """The blocks of `events`, in order, and the fold behind them."""
+    transcript = Transcript()
+    blocks: dict[BlockId, Block] = {}
+    for event in events:
+        transcript, changes = transcript.apply(event)
+        for change in changes:
+            match change:
+                case Put(block):
+                    blocks[block.id] = block
+                case Drop(block_id):
+                    blocks.pop(block_id, None)
+                case Append():
+                    raise AssertionError("only text in flight is appended")
+    return transcript, sorted(blocks.values(), key=lambda block: (block.order, block.id))
+
+
+def placed_drafts(pieces: Iterable[DraftPiece]) -> dict[MessageId, tuple[Placed, ...]]:
+    """What stored text in flight shows of each message, blank blocks left out."""
+    texts: dict[tuple[MessageId, int, PieceKind], str] = {}
+    for piece in pieces:
+        key = (piece.message, piece.index, piece.kind)
+        texts[key] = texts.get(key, "") + piece.text
+    shown: dict[MessageId, tuple[Placed, ...]] = {message: () for message, _, _ in texts}
+    for (message, index, kind), text in sorted(texts.items(), key=lambda item: item[0][1]):
+        if text.strip():
+            block = ReasoningBlock(text) if kind == "reasoning" else TextBlock(text)
+            shown[message] += (Placed(index, block),)
+    return shown
+
+
+async def older_blocks(log: SessionLog, before: tuple[int, int], limit: int) -> tuple[list[Block], bool]:
+    """At most `limit` blocks that stand just before `before`, and whether there are older ones."""
+    found: list[Block] = []
+    edge = await _turn_end(log, before[0])
+    while len(found) < limit:
+        events = await log.page(edge, limit * EVENTS_A_BLOCK)
+        if not events:
+            return found, False
+        edge = events[0].seq
+        _, blocks = render(events)
+        found = [block for block in blocks if block.order < before] + found
+    return found[-limit:], len(found) > limit or bool(await log.page(edge, 1))
+
+
+async def _turn_end(log: SessionLog, seq: int) -> int:
+    """The seq after the end of the turn that `seq` lies in: a block that stands early may be drawn by a late event."""
+    while events := await log.read(seq, seq + _READ):
+        for event in events:
+            if isinstance(event.data, TurnEnd):
+                return event.seq + 1
+        seq = events[-1].seq + 1
+    return seq

@@ -1,0 +1,218 @@
+"""What is drawn of an agent: its blocks with their revisions, and the frames that tell of each change.
+
+A view knows no connection. Whoever draws it subscribes a listener and is told of every frame in order; whoever was
+away asks `catch_up`. `rev` counts frames and states within an `epoch`, which names one life of this view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from agentls.agent.state import AgentState
+from agentls.core.ids import BlockId
+from agentls.core.transcript import Append, Block, Change, Drop, Put
+
+PAGE = 100
+"""Blocks of a first page."""
+TOMBSTONES = 1000
+"""Dropped ids that are remembered; a client that was away longer gets a new page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A block as it stands: `rev` of its last change, its body's length in UTF-8 bytes, and the optional fields that
+    it once had and has no more, which a put must clear by name."""
+
+    block: Block
+    rev: int
+    size: int
+    cleared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PutOp:
+    """Put a block: only `fields` of it, or all of it where that is None."""
+
+    drawn: Drawn
+    fields: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOp:
+    """Extend the body of a block by `text` at `offset` UTF-8 bytes."""
+
+    id: BlockId
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropOp:
+    """Remove a block."""
+
+    id: BlockId
+
+
+Op: TypeAlias = PutOp | AppendOp | DropOp
+
+
+@dataclass(slots=True)
+class Frame:
+    """One published change: ops, or a whole state. `encoded` is for the edge, which writes it once for all clients."""
+
+    rev: int
+    ops: tuple[Op, ...] = ()
+    state: AgentState | None = None
+    encoded: bytes | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What brings a client to `rev`; with `reset` it forgets all blocks first. `before` is the order of the oldest
+    block where older ones exist."""
+
+    ops: tuple[Op, ...]
+    reset: bool
+    rev: int
+    before: tuple[int, int] | None
+
+
+Listener = Callable[[Frame], None]
+"""Called with each frame in the loop step in which it is published; must not wait and must not fail."""
+
+_OPTIONAL = tuple(f.name for f in dataclasses.fields(Block) if f.default is None)
+
+
+class View:
+    """The drawn blocks of one agent."""
+
+    def __init__(self, epoch: str, blocks: Iterable[Block] = (), *, older: bool = False) -> None:
+        self.epoch = epoch
+        self.rev = 0
+        self.state: AgentState | None = None
+        self.state_rev = 0
+        self._older = older
+        self._drawn: dict[BlockId, Drawn] = {block.id: _drawn(block, 0, None) for block in blocks}
+        self._dropped: dict[BlockId, int] = {}
+        self._forgotten = 0
+        self._listeners: list[Listener] = []
+
+    # For those who draw ----------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with each frame from now on; the answer unsubscribes it."""
+        self._listeners.append(listener)
+
+        def leave() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return leave
+
+    def catch_up(self, epoch: str | None = None, since: int | None = None) -> CatchUp:
+        """Ops from `since`, or a first page where that cannot be told: another epoch, a rev from the future, or one
+        older than the tombstones that are kept. Blocks that stream are always put whole."""
+        if epoch != self.epoch or since is None or not self._forgotten <= since <= self.rev:
+            return self._first_page()
+        changed = [d for d in self._drawn.values() if d.rev > since or d.block.state == "streaming"]
+        drops = tuple(DropOp(block) for block, rev in self._dropped.items() if rev > since)
+        puts = tuple(PutOp(drawn) for drawn in sorted(changed, key=_order))
+        return CatchUp((*drops, *puts), reset=False, rev=self.rev, before=None)
+
+    def _first_page(self) -> CatchUp:
+        blocks = sorted(self._drawn.values(), key=_order)
+        page = blocks[-PAGE:]
+        page = [d for d in blocks[:-PAGE] if d.block.state == "streaming"] + page
+        older = self._older or len(page) < len(blocks)
+        before = page[0].block.order if page and older else None
+        return CatchUp(tuple(PutOp(drawn) for drawn in page), reset=True, rev=self.rev, before=before)
+
+    def page(self, before: tuple[int, int], limit: int) -> tuple[tuple[Drawn, ...], bool]:
+        """The `limit` blocks that stand just before `before`, in order, and whether this view holds older ones."""
+        older = sorted((d for d in self._drawn.values() if d.block.order < before), key=_order)
+        return tuple(older[-limit:]), len(older) > limit
+
+    def drawn(self, block: BlockId) -> Drawn | None:
+        """A block as it stands."""
+        return self._drawn.get(block)
+
+    @property
+    def oldest(self) -> tuple[int, int] | None:
+        """The order of the oldest block held, or None for an empty view."""
+        return min((drawn.block.order for drawn in self._drawn.values()), default=None)
+
+    @property
+    def has_older(self) -> bool:
+        """Whether the log holds blocks from before the oldest one here."""
+        return self._older
+
+    # For the agent ---------------------------------------------------------------------------------------------
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Draw `changes` and tell of them in one frame; nothing is told where nothing changed."""
+        ops = [op for change in changes if (op := self._draw(change, self.rev + 1)) is not None]
+        if ops:
+            self.rev += 1
+            self._tell(Frame(self.rev, tuple(ops)))
+
+    def publish_state(self, state: AgentState) -> None:
+        """Tell of the whole state, where it differs from the last one told."""
+        if state != self.state:
+            self.rev += 1
+            self.state, self.state_rev = state, self.rev
+            self._tell(Frame(self.rev, state=state))
+
+    def _draw(self, change: Change, rev: int) -> Op | None:
+        match change:
+            case Put(block):
+                return self._put(block, rev)
+            case Append(block_id, text):
+                was = self._drawn[block_id]
+                size = was.size + len(text.encode())
+                grown = replace(was.block, body=was.block.body + text)
+                self._drawn[block_id] = Drawn(grown, rev, size, was.cleared)
+                return AppendOp(block_id, was.size, text)
+            case Drop(block_id):
+                if self._drawn.pop(block_id, None) is None:
+                    return None
+                self._bury(block_id, rev)
+                return DropOp(block_id)
+
+    def _put(self, block: Block, rev: int) -> Op | None:
+        was = self._drawn.get(block.id)
+        if was is not None and was.block == block:
+            return None
+        drawn = _drawn(block, rev, was)
+        self._drawn[block.id] = drawn
+        self._dropped.pop(block.id, None)
+        if was is None:
+            return PutOp(drawn)
+        return PutOp(drawn, frozenset(name for name in _FIELDS if getattr(was.block, name) != getattr(block, name)))
+
+    def _bury(self, block: BlockId, rev: int) -> None:
+        self._dropped[block] = rev
+        if len(self._dropped) > TOMBSTONES:
+            oldest = next(iter(self._dropped))
+            self._forgotten = max(self._forgotten, self._dropped.pop(oldest))
+
+    def _tell(self, frame: Frame) -> None:
+        for listener in tuple(self._listeners):
+            listener(frame)
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(Block) if f.name != "id")
+
+
+def _drawn(block: Block, rev: int, was: Drawn | None) -> Drawn:
+    once = frozenset[str]()
+    if was is not None:
+        once = was.cleared | {name for name in _OPTIONAL if getattr(was.block, name) is not None}
+    cleared = frozenset(name for name in once if getattr(block, name) is None)
+    return Drawn(block, rev, len(block.body.encode()), cleared)
+
+
+def _order(drawn: Drawn) -> tuple[tuple[int, int], str]:
+    return drawn.block.order, drawn.block.id

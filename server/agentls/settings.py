@@ -1,0 +1,74 @@
+"""Settings, resolved once when the process starts: what the command line and the environment say.
+
+Each component defines its own small class beside itself where it has more than one; this gathers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from agentls.core.errors import UserError
+
+STATE_VARIABLE = "AGENTLS_STATE_DIR"
+MODEL_VARIABLE = "AGENTLS_MODEL"
+BASE_URL_VARIABLE = "AGENTLS_BASE_URL"
+MODEL_ID_VARIABLE = "AGENTLS_MODEL_ID"
+KEY_VARIABLE_VARIABLE = "AGENTLS_KEY_VARIABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible server: its base URL, the id of a model there, and the name of the environment variable
+    that holds its key (None: it needs none)."""
+
+    base_url: str
+    model_id: str
+    key_variable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a server process is told. `model` names the model of new agents (None: the best that is there); `script`
+    is a script of the scripted model."""
+
+    state_dir: Path
+    model: str | None = None
+    endpoint: Endpoint | None = None
+    script: Path | None = None
+
+
+def resolve(
+    environment: Mapping[str, str],
+    *,
+    state_dir: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    model_id: str | None = None,
+    key_variable: str | None = None,
+    script: str | None = None,
+) -> Settings:
+    """Settings from options, else from the environment, else the defaults; UserError where they do not fit together.
+
+    An endpoint that is configured is also the default model, unless `model` names another.
+    """
+    url = base_url or environment.get(BASE_URL_VARIABLE)
+    served = model_id or environment.get(MODEL_ID_VARIABLE)
+    if url and not served:
+        raise UserError(f'the endpoint "{url}" has no model; name one with --model-id or {MODEL_ID_VARIABLE}')
+    if served and not url:
+        raise UserError(f'the model "{served}" has no endpoint; name one with --base-url or {BASE_URL_VARIABLE}')
+    if script is not None and not Path(script).is_file():
+        raise UserError(f'the script "{script}" is no file; give the path of a script of the scripted model')
+    directory = state_dir or environment.get(STATE_VARIABLE)
+    return Settings(
+        state_dir=Path(directory).absolute() if directory else platformdirs.user_state_path("agentls", appauthor=False),
+        model=model or environment.get(MODEL_VARIABLE) or None,
+        endpoint=Endpoint(url, served, key_variable or environment.get(KEY_VARIABLE_VARIABLE) or None)
+        if url and served
+        else None,
+        script=Path(script).absolute() if script is not None else None,
+    )
