@@ -32,7 +32,7 @@ SECONDS = 10.0
 async def until(holds: Callable[[], object]) -> None:
     """Wait until `holds()` is true."""
     async with asyncio.timeout(SECONDS):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - a condition may rest on more than one event
             await asyncio.sleep(0.001)
 
 
