@@ -36,7 +36,7 @@ def build_host(settings: Settings, environment: Mapping[str, str] = os.environ) 
 
 
 def build_models(settings: Settings, environment: Mapping[str, str]) -> Catalog:
-    """The catalog: a configured endpoint first, then the local model, then the demo."""
+    """The catalog: what the settings name, then the local model, then the demo."""
     network = Network(user_agent=f"agentls/{agentls.__version__}")
     dialect = OpenAiChat()
     log = settings.state_dir / "local-model.log"
@@ -45,16 +45,19 @@ def build_models(settings: Settings, environment: Mapping[str, str]) -> Catalog:
         "local": LocalModels(dialect, network, weights_dir(environment), log=log),
         "scripted": ScriptedModels(),
     }
-    return Catalog(_rows(settings), openers, settings.model)
+    named = _named(settings)
+    # Whoever names an endpoint is to hear what it lacks, and not to be answered by another model instead.
+    choice = settings.model or (named[0].name if named else None)
+    return Catalog([*named, catalog.LOCAL, catalog.DEMO], openers, choice)
 
 
-def _rows(settings: Settings) -> list[ModelRow]:
-    rows = [catalog.LOCAL, catalog.DEMO]
-    if settings.script is not None:
-        rows.insert(0, ModelRow("script", settings.script.stem, "scripted", base_url=str(settings.script)))
+def _named(settings: Settings) -> list[ModelRow]:
+    rows = []
     if settings.endpoint is not None:
         served = settings.endpoint
-        rows.insert(0, catalog.endpoint(served.base_url, served.model_id, key_variable=served.key_variable))
+        rows.append(catalog.endpoint(served.base_url, served.model_id, key_variable=served.key_variable))
+    if settings.script is not None:
+        rows.append(ModelRow("script", settings.script.stem, "scripted", base_url=str(settings.script)))
     return rows
 
 

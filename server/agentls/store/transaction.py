@@ -1,0 +1,181 @@
+"""What the writer thread does inside SQLite: one transaction for the batches that wait."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agentls.core.errors import LogicError
+from agentls.core.events import SessionHeader
+from agentls.store import payload
+from agentls.store.checkpoint import WriteAheadLog
+from agentls.store.faults import unavailable
+from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, as_text, connect
+
+_LOCK_WAIT = 5.0
+_ROWS_A_STATEMENT = 16
+# Of a session's row, of the index and of the table's edge.
+_PAGES_A_BATCH = 3
+_PAGE = 4096
+
+_KINDS = {"turn/end": TURN_END, "turn/start": TURN_START}
+
+_INSERT_SESSION = """
+INSERT INTO session (id, version, workspace, cwd, created_at, parent, seed_length, next_seq, last_time)
+VALUES (CAST(? AS TEXT), ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, 0, 0)"""
+_ADVANCE = """
+UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT), title)
+WHERE key = ? AND next_seq = ?"""
+_INSERT_EVENTS = "INSERT INTO event (at, time, type, ignorable, data) VALUES "
+
+
+class Row(NamedTuple):
+    """An event on its way to disk; a payload that is not packed yet is packed by the writer thread."""
+
+    seq: int
+    time: int
+    kind: str
+    ignorable: bool
+    payload: bytes
+
+
+@dataclass(eq=False, slots=True)
+class Tail:
+    """Where the next batch of a log goes. `key` is None until its first batch is stored, `fault` says why batches are
+    refused until a probe succeeds. Only the writer thread writes here once the first batch is given."""
+
+    header: SessionHeader
+    key: int | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events of one log that are stored together; `title` is the newest among them."""
+
+    tail: Tail
+    rows: tuple[Row, ...]
+    title: str | None
+    durable: bool
+
+
+class Transactions:
+    """Owns the connection that writes events; for one thread."""
+
+    def __init__(self, path: Path, trace: Callable[[str], None] | None) -> None:
+        self._path = path
+        try:
+            self._connection = connect(path, wait=_LOCK_WAIT)
+            self.log = WriteAheadLog(path)
+            self._identity = _identity(path)
+        except (sqlite3.Error, OSError) as error:
+            raise unavailable(error, path, "open") from error
+        self._connection.set_trace_callback(trace)
+        self._synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+        self._kinds = dict(_KINDS)
+        self._new_tails: list[Tail] = []
+
+    def store(self, batches: Sequence[Batch]) -> list[LogicError | None]:
+        """Store the batches, all or none, but for those that do not continue their log: each has its error or None.
+        On disk at the end if any of them is durable."""
+        with self._written(durable=any(batch.durable for batch in batches)):
+            gaps = [self._store(batch) for batch in batches]
+            if not any(batch.rows and gap is None for batch, gap in zip(batches, gaps, strict=True)):
+                self._connection.execute(BEAT)
+        size = sum(len(row.payload) for batch in batches for row in batch.rows)
+        self.log.note(_PAGES_A_BATCH * len(batches) + size // _PAGE)
+        return gaps
+
+    def beat(self) -> None:
+        """Write and sync one row."""
+        with self._written(durable=True):
+            self._connection.execute(BEAT)
+        self.log.note(1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.log.close()
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _written(self, *, durable: bool) -> Iterator[None]:
+        """One transaction, on the disk at the end if it is durable; nothing of it is left when it fails."""
+        if _identity(self._path) != self._identity:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        # Without effect inside a transaction, so it comes first.
+        level: Literal["NORMAL", "FULL"] = "FULL" if durable else "NORMAL"
+        if level != self._synchronous:
+            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # What the thread remembers of the database goes back with it.
+            for tail in self._new_tails:
+                tail.key = None
+            self._kinds = dict(_KINDS)
+            # SQLite has rolled back by itself after some errors.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._new_tails = []
+
+    def _store(self, batch: Batch) -> LogicError | None:
+        if not batch.rows:
+            return None
+        tail, first, last = batch.tail, batch.rows[0], batch.rows[-1]
+        if tail.key is None and first.seq == 0:
+            header = tail.header
+            tail.key = self._connection.execute(
+                _INSERT_SESSION,
+                (
+                    as_text(header.id),
+                    header.version,
+                    as_text(header.workspace),
+                    as_text(header.cwd),
+                    header.created_at,
+                    as_text(header.parent),
+                    header.seed_length,
+                ),
+            ).lastrowid
+            self._new_tails.append(tail)
+        place = (last.seq + 1, last.time, as_text(batch.title), tail.key, first.seq)
+        if self._connection.execute(_ADVANCE, place).rowcount != 1:
+            return LogicError(
+                f'events {first.seq} to {last.seq} do not continue the stored log of session "{tail.header.id}"'
+            )
+        assert tail.key is not None
+        at = tail.key << SEQ_BITS
+        for start in range(0, len(batch.rows), _ROWS_A_STATEMENT):
+            rows = batch.rows[start : start + _ROWS_A_STATEMENT]
+            values: list[int | bytes] = []
+            for row in rows:
+                packed = row.payload if payload.is_packed(row.payload) else payload.pack(row.payload)
+                values += (at | row.seq, row.time, self._kind(row.kind), row.ignorable, packed)
+            # One statement, since each of them hands the interpreter lock to a busy event loop and waits for it.
+            self._connection.execute(_INSERT_EVENTS + ",".join(["(?,?,?,?,?)"] * len(rows)), values)
+        return None
+
+    def _kind(self, name: str) -> int:
+        key = self._kinds.get(name)
+        if key is None:
+            self._connection.execute("INSERT OR IGNORE INTO type (name) VALUES (?)", (name,))
+            (key,) = self._connection.execute("SELECT key FROM type WHERE name = ?", (name,)).fetchone()
+            assert isinstance(key, int)
+            self._kinds[name] = key
+        return key
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """The file behind the name: SQLite would go on writing to one that was removed."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
