@@ -136,7 +136,7 @@ class LoopAgent(Agent):
             return _refused(id, content, "store-unavailable")
         if injects:
             message = Message(id, "user", content, stamped)
-            return await self._accept(id, content, self._injection(message), Fate("injected", turn=self._turn_number()))
+            return await self._accept(id, content, self._injection(message), Fate("injected"))
         verdict = fates.judge(self._state, target, wakeup=wakeup, expected_turn=expected_turn, if_idle=if_idle)
         if isinstance(verdict, str):
             return _refused(id, content, verdict)
@@ -232,10 +232,6 @@ class LoopAgent(Agent):
     @property
     def _state(self) -> SessionState:
         return self._journal.state
-
-    def _turn_number(self) -> int:
-        turn = self._state.turns.open
-        return turn.turn if turn is not None else self._state.turns.last + 1
 
     def _wake(self) -> None:
         running = self._driver is not None and not self._driver.done()

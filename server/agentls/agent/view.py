@@ -124,10 +124,10 @@ class View:
 
     def _first_page(self) -> CatchUp:
         blocks = sorted(self._drawn.values(), key=_order)
-        page = blocks[-PAGE:]
-        page = [d for d in blocks[:-PAGE] if d.block.state == "streaming"] + page
-        older = self._older or len(page) < len(blocks)
-        before = page[0].block.order if page and older else None
+        page, rest = blocks[-PAGE:], blocks[:-PAGE]
+        # Not the order of what streams: between that and the page others stand.
+        before = page[0].block.order if page and (self._older or rest) else None
+        page = [drawn for drawn in rest if drawn.block.state == "streaming"] + page
         return CatchUp(tuple(PutOp(drawn) for drawn in page), reset=True, rev=self.rev, before=before)
 
     def page(self, before: tuple[int, int], limit: int) -> tuple[tuple[Drawn, ...], bool]:
@@ -187,12 +187,13 @@ class View:
             return None
         drawn = _drawn(block, rev, was)
         self._drawn[block.id] = drawn
-        self._dropped.pop(block.id, None)
         if was is None:
             return PutOp(drawn)
         return PutOp(drawn, frozenset(name for name in _FIELDS if getattr(was.block, name) != getattr(block, name)))
 
     def _bury(self, block: BlockId, rev: int) -> None:
+        # It stays when the block comes back: a client that was away must not keep anything of what it was.
+        self._dropped.pop(block, None)
         self._dropped[block] = rev
         if len(self._dropped) > TOMBSTONES:
             oldest = next(iter(self._dropped))
