@@ -1,0 +1,1 @@
+"""Models: what a request is, how each dialect writes and reads it, and the only network code."""
