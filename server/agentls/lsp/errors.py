@@ -1,0 +1,90 @@
+"""Error answers: their codes, and what each exception of ours becomes. None ever carries a traceback or a body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pygls.exceptions import JsonRpcException
+
+from agentls.agent.host import UnknownAgent
+from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
+from agentls.core.json import JsonValue
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+NOT_INITIALIZED: Final = -32002
+REQUEST_FAILED: Final = -32803
+REQUEST_CANCELLED: Final = -32800
+UNKNOWN_AGENT: Final = -32050
+NOT_ATTACHED: Final = -32051
+STORE_UNAVAILABLE: Final = -32053
+SESSION_HELD: Final = -32055
+SESSION_DAMAGED: Final = -32056
+UNSUPPORTED_FORMAT: Final = -32057
+
+MEANINGS: Mapping[int, tuple[str, str]] = {
+    PARSE_ERROR: ("parse error", "the bytes are no message or the body is no JSON; `id` is null"),
+    INVALID_REQUEST: ("invalid request", "no JSON-RPC 2.0 message, a batch, or a request after shutdown"),
+    METHOD_NOT_FOUND: ("method not found", "unknown here, or `experimental.agent` was not announced"),
+    INVALID_PARAMS: ("invalid params", "`data.path` is the field that is wrong, as in `content[0].text`"),
+    INTERNAL_ERROR: ("internal error", "a bug of the server, whose log on stderr tells more"),
+    NOT_INITIALIZED: ("not initialized", "`initialize` comes first"),
+    REQUEST_CANCELLED: ("request cancelled", "the client took it back; what was committed by then stays"),
+    REQUEST_FAILED: ("request failed", "the text says what to do"),
+    UNKNOWN_AGENT: ("unknown agent", "no live or stored agent has this id"),
+    NOT_ATTACHED: ("not attached", "only `agent/detach` needs an attach"),
+    STORE_UNAVAILABLE: ("store unavailable", "the disk takes no writes; a send gets its value instead"),
+    SESSION_HELD: ("session held", "another process has the session open; `data.pid` where it is known"),
+    SESSION_DAMAGED: ("session damaged", "the stored log breaks a rule"),
+    UNSUPPORTED_FORMAT: ("unsupported format", "a newer agentls wrote the session"),
+}
+"""Name and meaning of every code, for the reference page."""
+
+ALWAYS = (INVALID_PARAMS, INTERNAL_ERROR, REQUEST_CANCELLED)
+"""Codes that every request may be answered with."""
+
+OPENING = (UNKNOWN_AGENT, STORE_UNAVAILABLE, SESSION_HELD, SESSION_DAMAGED, UNSUPPORTED_FORMAT, REQUEST_FAILED)
+"""Codes of a request that names an agent, which may have to be loaded first."""
+
+
+class NotAttached(UserError):
+    """This connection does not draw the agent."""
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(f'this client is not attached to agent "{agent_id}"')
+
+
+class InvalidParams(JsonRpcException):
+    """A field is not what its method takes; `path` says which, as in `content[0].text`."""
+
+    CODE = INVALID_PARAMS
+
+    def __init__(self, method: str, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{method}: {path}: {problem}", data={"path": path})
+
+
+_CODES: Mapping[type[UserError], int] = {
+    UnknownAgent: UNKNOWN_AGENT,
+    NotAttached: NOT_ATTACHED,
+    StoreUnavailable: STORE_UNAVAILABLE,
+    SessionHeld: SESSION_HELD,
+    SessionDamaged: SESSION_DAMAGED,
+    UnsupportedFormat: UNSUPPORTED_FORMAT,
+}
+
+
+def answer_for(error: BaseException, method: str) -> tuple[JsonRpcException, bool]:
+    """What a client is told of an exception, and whether it is a bug, of which the log tells the rest."""
+    if isinstance(error, JsonRpcException):
+        return error, False
+    if isinstance(error, UserError):
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), REQUEST_FAILED)
+        data: JsonValue = {"pid": error.pid} if isinstance(error, SessionHeld) and error.pid else None
+        return JsonRpcException(str(error), code, data), False
+    text = f"{method} failed inside the server; its log on stderr says why"
+    return JsonRpcException(text, INTERNAL_ERROR), True

@@ -1,0 +1,212 @@
+"""One server object per connection over what the connections of a process share, on stdio or on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+from cattrs import Converter
+from lsprotocol import converters, types
+from pygls.lsp.server import LanguageServer
+
+from agentls import __version__
+from agentls.agent.state import EditorFacts
+from agentls.core.json import JsonObject, JsonValue
+from agentls.core.transcript import BlockKind
+from agentls.core.visible import one_line
+from agentls.lsp import methods, sockets, wire
+from agentls.lsp.editors import Editors
+from agentls.lsp.framing import MESSAGE_MAX, Framer
+from agentls.lsp.handlers import Handlers, Host
+from agentls.lsp.outbox import Outboxes
+from agentls.lsp.parent import when_gone
+from agentls.lsp.protocol import Protocol
+from agentls.lsp.transport import CHUNK, Source, StreamSink, StreamSource, Writer, open_stdio
+
+logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """What the connections of a process share: the host, the list of attached editors, and a converter, which is slow
+    to build."""
+
+    def __init__(self, host: Host, *, message_max: int = MESSAGE_MAX) -> None:
+        self.host = host
+        self.editors = Editors()
+        self.message_max = message_max
+        self.numbers = itertools.count(1)
+        self.converter: Converter = converters.get_converter()
+
+
+class AgentServer(LanguageServer):
+    """The server of one connection."""
+
+    protocol: Protocol
+
+    def __init__(self, hub: Hub, source: Source, writer: Writer) -> None:
+        super().__init__("agentls", __version__, protocol_cls=Protocol, converter_factory=lambda: hub.converter)
+        self.protocol.out = writer
+        self._hub = hub
+        self._source = source
+        self._writer = writer
+        self._number = next(hub.numbers)
+        self._client = wire.ClientName(name="unknown client")
+        self._handlers = Handlers(hub.host, self, Outboxes(writer), hub.editors)
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._unwatch: Callable[[], None] = lambda: None
+
+    async def run(self) -> int:
+        """Serve the client until it leaves or is gone; the status that a process of its own would end with. Then its
+        requests have been cancelled and it draws no agent any more."""
+        reading = asyncio.create_task(self._read(), name="agentls reader")
+        losing = asyncio.create_task(self._writer.lost(), name="agentls lost")
+        try:
+            for end in (reading, losing):
+                end.add_done_callback(lambda _: self.leave(self.protocol.status))
+            status = await self._ended
+            if reading.done():
+                reading.result()
+        finally:
+            self._unwatch()
+            reading.cancel()
+            losing.cancel()
+            await asyncio.wait({reading, losing})
+            self._handlers.leave()
+            await self.protocol.cancel_requests()
+            await self._writer.close()
+            self._source.close()
+        return status
+
+    def leave(self, status: int) -> None:
+        """End the connection."""
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    async def _read(self) -> None:
+        framer = Framer(self._hub.message_max)
+        with suppress(OSError):
+            while not self._ended.done() and (data := await self._source.read(CHUNK)):
+                framer.feed(data)
+                while not self._ended.done() and (item := framer.next()) is not None:
+                    if isinstance(item, bytes):
+                        self.protocol.receive(item)
+                    else:
+                        self.protocol.fault(item)
+                        if item.fatal:
+                            return
+                    await self._writer.room()
+                # A client that never pauses must not keep the loop to itself.
+                await asyncio.sleep(0)
+        if framer.inside:
+            logger.warning("a client's stream ended within a message")
+
+    # What the handlers ask -------------------------------------------------------------------------------------
+
+    @property
+    def producer(self) -> str:
+        """Who makes the contexts that this client injects: its name."""
+        return one_line(self._client.name) or "unknown client"
+
+    @property
+    def editor(self) -> EditorFacts:
+        """How other clients see this one."""
+        return EditorFacts(one_line(f"{self.producer} {self._client.version or ''}"), self._number)
+
+    def after_answer(self, hook: Callable[[bool], None]) -> None:
+        """Call `hook` when the answer to the request at hand is queued."""
+        self.protocol.after_answer(hook)
+
+    # Lifecycle -------------------------------------------------------------------------------------------------
+
+    def initialize(self, params: wire.InitializeParams) -> JsonObject:
+        """Negotiate; the result of `initialize`."""
+        offered = _agent_client(params.capabilities.experimental)
+        client = (offered.client if offered else None) or params.client_info
+        if client is not None:
+            self._client = client
+        if params.process_id is not None and params.process_id > 0:
+            self._unwatch = when_gone(params.process_id, lambda: self.leave(self.protocol.status))
+        encodings = params.capabilities.general.position_encodings if params.capabilities.general else None
+        utf8 = types.PositionEncodingKind.Utf8.value in (encodings or ())
+        capabilities: dict[str, JsonValue] = {"positionEncoding": "utf-8" if utf8 else "utf-16"}
+        if offered is not None and offered.version == wire.VERSION:
+            self.protocol.requests.update(self._handlers.table())
+            capabilities["experimental"] = {
+                "agent": {
+                    "version": wire.VERSION,
+                    "instance": self._hub.host.instance,
+                    "methods": list(methods.SERVED),
+                    "blockKinds": list(get_args(BlockKind)),
+                }
+            }
+        return {"capabilities": capabilities, "serverInfo": {"name": self.name, "version": __version__}}
+
+    def report_server_error(self, error: Exception, source: type[Exception]) -> None:
+        """Only to the log: pygls would show a message box for a fault of ours or of another client."""
+        logger.error("%s: %s", source.__name__, error)
+
+
+def _agent_client(experimental: object) -> wire.AgentClient | None:
+    """What the client announced of the extension, if anything; whatever else stands in `experimental` is others'."""
+    raw = experimental.get("agent") if isinstance(experimental, dict) else None
+    if raw is None:
+        return None
+    return methods.AGENT_CLIENT.decode(raw, under="capabilities.experimental.agent")
+
+
+async def serve_stdio(host: Host, fds: tuple[int, int], stop: asyncio.Event) -> int:
+    """Serve the one client on the descriptors that `take_stdio` gave, until it is gone or `stop` is set; the exit
+    status of the process."""
+    source, sink = await open_stdio(fds)
+    server = AgentServer(Hub(host), source, Writer(sink))
+    stopping = asyncio.create_task(_when(stop, lambda: server.leave(0)), name="agentls stop")
+    try:
+        return await server.run()
+    finally:
+        stopping.cancel()
+
+
+async def serve_socket(host: Host, path: Path, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    """Serve every client that connects to the owner-only socket at `path`, until `stop` is set; `ready` is called
+    once it listens. UserError where it cannot listen there."""
+    listening = sockets.listen(path)
+    hub = Hub(host)
+    clients: dict[AgentServer, asyncio.Task[int]] = {}
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer: socket.socket = writer.get_extra_info("socket")
+        if not sockets.same_user(peer) or stop.is_set():
+            logger.warning("a connection was refused: it is another user's, or the server is stopping")
+            return writer.transport.abort()
+        server = AgentServer(hub, StreamSource(reader), Writer(StreamSink(writer)))
+        clients[server] = asyncio.create_task(server.run(), name="agentls connection")
+        try:
+            await clients[server]
+        except Exception:  # the boundary of a connection: one that fails leaves the others alone
+            logger.exception("a connection failed")
+        finally:
+            del clients[server]
+        return None
+
+    try:
+        async with await asyncio.start_unix_server(connected, sock=listening.socket, limit=CHUNK):
+            ready()
+            await stop.wait()
+            tasks = tuple(clients.values())
+            for server in tuple(clients):
+                server.leave(0)
+            if tasks:
+                await asyncio.wait(tasks)
+    finally:
+        listening.close()
+
+
+async def _when(event: asyncio.Event, call: Callable[[], None]) -> None:
+    await event.wait()
+    call()

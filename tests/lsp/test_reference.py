@@ -1,0 +1,149 @@
+"""The reference pages are those of the code, and what the server writes has the shapes that they promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import jsonschema
+import orjson
+import pytest
+
+from agentls.agent.agent import Cancelled, Changed, Page, Sent
+from agentls.agent.state import EditorFacts, LastTurn, TurnFacts, WaitingMessage
+from agentls.agent.view import AppendOp, CatchUp, DropOp, PutOp
+from agentls.core.blocks import TextBlock
+from agentls.core.chunks import Usage
+from agentls.core.ids import BlockId, MessageId
+from agentls.core.json import JsonObject, JsonValue
+from agentls.core.transcript import Block, CallFacts
+from agentls.lsp import encode, errors, methods, reference
+from agentls.lsp.handlers import Handlers
+from agentls.lsp.methods import METHODS, Method
+from agentls.lsp.wire import Wire
+from tests.lsp.doubles import FakeAgent, block, state_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_reference_is_that_of_the_code() -> None:
+    assert reference.stale(ROOT) == [], "stale; run python -m agentls.lsp.reference"
+
+
+def test_a_stale_reference_is_found_and_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reference.main(["--check", "--root", str(tmp_path)]) == 1
+    assert "docs/protocol/schema.json is stale" in capsys.readouterr().err
+    assert reference.main(["--root", str(tmp_path)]) == 0
+    assert reference.main(["--check", "--root", str(tmp_path)]) == 0
+    (tmp_path / "docs/protocol/README.md").write_text("other")
+    assert reference.stale(tmp_path) == [Path("docs/protocol/README.md")]
+
+
+@cache
+def schema() -> JsonObject:
+    return cast(JsonObject, orjson.loads(reference.pages()[Path("docs/protocol/schema.json")]))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_every_method_of_the_table_has_a_handler() -> None:
+    served = Handlers.table(cast(Handlers, Bare()))
+    assert tuple(served) == methods.SERVED
+
+
+class Bare:
+    """Only the names of the handlers."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(Handlers, name)
+
+
+def test_every_code_that_a_method_names_has_a_meaning() -> None:
+    for method in METHODS:
+        assert set(method.errors) <= set(errors.MEANINGS)
+
+
+def check(method: Method[Wire], value: JsonValue, *, part: str = "result") -> None:
+    """Hold a value against its definition, and against it alone: no field that the definition does not know."""
+    whole = schema()
+    definitions = cast(JsonObject, whole["$defs"])
+    closed = {name: {"additionalProperties": False, **cast(JsonObject, node)} for name, node in definitions.items()}
+    model = method.result if part == "result" else method.params
+    assert model is not None
+    plain = orjson.loads(orjson.dumps(value))
+    jsonschema.validate(plain, {"$ref": f"#/$defs/{model.__name__}", "$defs": closed}, jsonschema.Draft202012Validator)
+    model.model_validate(plain)
+
+
+FULL = Block(
+    id=BlockId("t1.1.1"),
+    order=(4, 0),
+    kind="tool",
+    title="grep",
+    body="x" * 200_000,
+    state="failed",
+    collapsed=True,
+    seq=4,
+    turn=1,
+    step=1,
+    role="assistant",
+    summary="not run",
+    more=5,
+    form="notice",
+    producer="git",
+    call=CallFacts("grep", "{}", "not-run"),
+    finish="stop",
+    reason="completed",
+    usage=Usage(1, 2, 3, 4, 5),
+    volatile=True,
+)
+
+
+def test_frames_and_states_have_their_shapes() -> None:
+    agent = FakeAgent()
+    agent.put(block("a", 1, "text", summary="s", usage=Usage(1)))
+    agent.put(block("a", 1, "text"))
+    agent.put(FULL)
+    cleared = agent.view.drawn(BlockId("a"))
+    full = agent.view.drawn(FULL.id)
+    assert cleared is not None
+    assert full is not None
+    ops = encode.ops_json(
+        (
+            PutOp(cleared),
+            PutOp(full),
+            PutOp(full, frozenset({"state"})),
+            AppendOp(BlockId("a"), 4, "é" * 50_000),
+            DropOp(BlockId("a")),
+        )
+    )
+    check(methods.BLOCKS, {"agentId": "one", "epoch": "e", "rev": 9, "ops": ops}, part="params")
+    check(methods.ATTACH, encode.attach_json(agent.view, agent.view.catch_up()))
+    check(methods.ATTACH, encode.attach_json(agent.view, CatchUp((), reset=True, rev=1, before=(3, 1))))
+    check(methods.PAGE, encode.page_json(Page((full,), (3, 0))))
+    waiting = WaitingMessage(MessageId("m"), "queued", True, False, "text")
+    check(methods.STATE, encode.state_json("e", 1, state_of("one")), part="params")
+    busy = replace(
+        state_of("one"),
+        title="t",
+        status="running",
+        turn=TurnFacts(2, 1, "message", 5),
+        last_turn=LastTurn(1, "aborted"),
+        inbox=(waiting,),
+        hold="cancel",
+        editors=(EditorFacts("nvim 0.11", 1),),
+    )
+    check(methods.CREATE, encode.state_json("e", 1, busy))
+    check(methods.CANCEL, encode.outcome_json(Cancelled("stale", (waiting,))))
+    check(methods.REMOVE, encode.outcome_json(Changed("gone", ())))
+    sent = Sent(MessageId("m"), "refused", 1, 0, "id-conflict", (TextBlock("x"),), repeated=True, now="taken")
+    check(methods.SEND, encode.sent_json(sent))
+
+
+def test_a_closed_shape_refuses_a_field_that_it_does_not_know() -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        check(methods.REMOVE, {"outcome": "gone", "inbox": [], "extra": 1})
