@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import uuid
@@ -100,6 +101,14 @@ def plain(value: Any) -> Any:
 class Client(JsonRPCClient):
     """A client that a demo needs: requests by name, two notifications."""
 
+    leaving = False
+
+    async def server_exit(self, server: asyncio.subprocess.Process) -> None:
+        """Say so when the server ends before it was asked to: nothing that is waited for comes any more."""
+        if not self.leaving:
+            sys.stderr.write(f"demo: the server ended with status {server.returncode}\n")
+            os._exit(1)
+
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         result: dict[str, Any] = plain(await self.protocol.send_request_async(method, params))
         return result
@@ -109,11 +118,11 @@ async def run(model: str, workspace: Path, state: Path) -> Transcript:
     """The turn itself."""
     client = Client()
     transcript = Transcript()
-    client.feature("agent/blocks")(transcript.on_blocks)
-    client.feature("agent/state")(transcript.on_state)
-    await client.start_io(
-        sys.executable, "-m", "agentls", "serve", "--state-dir", str(state), "--model", model, cwd=workspace
-    )
+    client.feature("agent/blocks")(lambda params: transcript.on_blocks(params))
+    client.feature("agent/state")(lambda params: transcript.on_state(params))
+    server = [sys.executable, "-P", "-m", "agentls", "serve", "--state-dir", str(state), "--model", model]
+    weights = {"AGENTLS_MODELS_DIR": str(ROOT / ".tools" / "models")}
+    await client.start_io(*server, cwd=workspace, env={**os.environ, **weights})
     hello = {"version": 1, "client": {"name": "demo", "version": "1"}}
     await client.ask(
         "initialize",
@@ -137,9 +146,10 @@ async def run(model: str, workspace: Path, state: Path) -> Transcript:
     injected = await client.ask("agent/inject", **message(CONTEXT_TEXT), context=CONTEXT)
     await transcript.until("the turn to end", lambda: not running(transcript))
     print(f'\n\nthe steering was taken as "{steered["outcome"]}", the context as "{injected["outcome"]}"')
+    client.leaving = True
     await client.ask("shutdown")
     client.protocol.notify("exit", None)
-    await client.stop()
+    await client.stop()  # type: ignore[no-untyped-call]
     return transcript
 
 
