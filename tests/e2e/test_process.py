@@ -90,6 +90,8 @@ MESSAGE = {"agentId": "x", "messageId": "m", "content": "hi"}
         ("agent/create", {}, "workspaceUri"),
         ("agent/create", {"workspaceUri": 7}, "workspaceUri"),
         ("agent/create", [], ""),
+        ("agent/create", {"workspaceUri": WORKSPACE, "from": {"agentId": "x", "turn": 1}}, "from"),
+        ("agent/create", {"workspaceUri": WORKSPACE, "mode": "yolo"}, "mode"),
         ("agent/followup", {**MESSAGE, "content": None}, "content"),
         ("agent/followup", {**MESSAGE, "content": "  "}, "content"),
         ("agent/followup", {**MESSAGE, "content": []}, "content"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -71,6 +72,16 @@ MintedId = Annotated[str, Field(min_length=1, max_length=MESSAGE_ID_MAX), AfterV
 """An id that the client makes up: unique in its session, and in none of the forms that the server uses."""
 
 AnyId = Annotated[str, Field(min_length=1)]
+
+Mode = Literal["ask", "read-only"]
+
+
+def _not_served(_: Any) -> None:
+    raise ValueError("is not served by this version; leave it out")
+
+
+NotServed = Annotated[None, BeforeValidator(_not_served)]
+"""What would change the meaning of a request if it were ignored: it is refused until it is served."""
 
 
 # Initialize ----------------------------------------------------------------------------------------------------
@@ -148,8 +159,13 @@ class CreateParams(Params):
     """Its workspace, a `file:` URI."""
     model: str | None = None
     """`provider/id`, or an id alone where it is unique; else the default model."""
-    mode: str | None = None
+    mode: Mode | None = None
+    """Whether tools that change something ask first (the default) or are not there."""
     title: str | None = None
+    from_: NotServed = Field(default=None, alias="from")
+    """A fork of another agent, which this version does not make."""
+    preset: NotServed = None
+    """A preset, which this version does not have."""
 
 
 class AgentParams(Params):
