@@ -7,7 +7,7 @@ import pytest
 from agentls.core.errors import LogicError
 from agentls.core.events import Event, TurnEnd
 from agentls.core.reasons import Completed
-from agentls.core.session import Session, SessionState
+from agentls.core.session import Batch, Session, SessionState
 from tests.core.logs import HEADER, enqueue, opened, session, user
 
 
@@ -32,13 +32,13 @@ def test_an_observer_that_fails_starves_no_other_and_leaves_the_log_alone() -> N
     log = Session(HEADER)
     seen: list[int] = []
 
-    def breaks(event: Event, _: SessionState) -> None:
-        raise RuntimeError(f"at {event.seq}")
+    def breaks(batch: Batch) -> None:
+        raise RuntimeError(f"at {batch.events[0].seq}")
 
     log.observe(breaks)
-    log.observe(lambda event, _: seen.append(event.seq))
+    log.observe(lambda batch: seen.extend(event.seq for event in batch.events))
     errors = log.publish(log.prepare((enqueue("a"), enqueue("b")), time=0))
-    assert [str(error) for error in errors] == ["at 0", "at 1"]
+    assert [str(error) for error in errors] == ["at 0"]
     assert seen == [0, 1]
     assert log.committed.next_seq == 2
 
@@ -47,7 +47,7 @@ def test_an_observer_cannot_append() -> None:
     """Statement 31."""
     log = Session(HEADER)
 
-    def appends(_event: Event, _state: SessionState) -> None:
+    def appends(_: Batch) -> None:
         log.prepare((user("x"),), time=0)
 
     log.observe(appends)

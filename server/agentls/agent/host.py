@@ -156,9 +156,7 @@ class AgentHost:
             models=self._models,
             default_model=self._models.default(),
             prompt=self._prompt,
-            journal=lambda agent: Journal(
-                session, log, now=self._now, published=agent.published, broken=agent.suspended
-            ),
+            journal=lambda agent: Journal(session, log, now=self._now, broken=agent.suspended),
         )
 
 

@@ -28,14 +28,12 @@ class Journal:
         log: SessionLog,
         *,
         now: Callable[[], int],
-        published: Callable[[Batch], None],
         broken: Callable[[StoreUnavailable], None],
     ) -> None:
         self.session = session
         self.log = log
         self.failure: StoreUnavailable | None = None
         self._now = now
-        self._published = published
         self._broken = broken
         self._tail: asyncio.Future[None] | None = None
 
@@ -83,7 +81,6 @@ class Journal:
             await asyncio.wait([before])
         for fault in self.session.publish(batch):
             logger.error("an observer of the log failed", exc_info=fault)
-        self._published(batch)
 
     def break_off(self, error: StoreUnavailable) -> None:
         """Take a failed write beside the log (a draft's) as a failure of the log."""

@@ -89,6 +89,7 @@ class LoopAgent(Agent):
         self._default_model = default_model
         self._prompt = prompt
         self._journal = journal(self)
+        self._journal.session.observe(self._published)
         self._editors: tuple[EditorFacts, ...] = ()
         self._store: StoreState = "ok"
         self._driver: asyncio.Task[None] | None = None
@@ -239,22 +240,29 @@ class LoopAgent(Agent):
             self._driver = asyncio.create_task(self._drive(), name=f"agent {self.id}")
 
     async def _drive(self) -> None:
-        try:
-            while self._journal.failure is None:
-                match self._advance():
-                    case AskModel():
-                        await self._ask(_open(self._state))
-                    case RunTools(calls=calls):
-                        await self._journal.append([_unrun(call) for call in calls], durable=False)
-                    case SettleCancel():
-                        await self._settle(_open(self._state))
-                    case Rest():
-                        return
-        except StoreUnavailable:
-            pass  # the journal has told us, and the recovery goes on from there
-        except Exception:
-            logger.exception("the loop of agent %s failed", self.id)
-            await self._give_up()
+        while self._journal.failure is None:
+            try:
+                if await self._step():
+                    return
+            except StoreUnavailable:
+                return  # the journal has told us, and the recovery goes on from there
+            except Exception:
+                logger.exception("the loop of agent %s failed", self.id)
+                if not await self._give_up():
+                    return
+
+    async def _step(self) -> bool:
+        """Do what is owed; true when nothing is."""
+        match self._advance():
+            case AskModel():
+                await self._ask(_open(self._state))
+            case RunTools(calls=calls):
+                await self._journal.append([_unrun(call) for call in calls], durable=False)
+            case SettleCancel():
+                await self._settle(_open(self._state))
+            case Rest():
+                return True
+        return False
 
     def _advance(self) -> AskModel | RunTools | SettleCancel | Rest:
         """Append all that is owed and needs no waiting, and answer what does.
@@ -281,14 +289,15 @@ class LoopAgent(Agent):
         await self._journal.append((*answer, *aborted_results(turn), *end), durable=True)
         self._forget_drafts(turn)
 
-    async def _give_up(self) -> None:
-        """Close the turn after a fault of our own, so that the person is told and can go on."""
+    async def _give_up(self) -> bool:
+        """Close the turn after a fault of our own, so that the person is told and can go on; false without one."""
         state = self._state
         if self._journal.failure is not None or state.turns.open is None:
-            return
+            return False
         failure = Failure("the server made a mistake; its log has the details", "INTERNAL")
         closing = repair(state, {state.turns.open.answer_id(): self._shown}, TurnFailed(failure), "error")
-        await self._journal.append(closing, durable=True)
+        self._journal.append(closing, durable=True)
+        return True
 
     # The model -------------------------------------------------------------------------------------------------
 
@@ -362,14 +371,17 @@ class LoopAgent(Agent):
 
     # What is told ----------------------------------------------------------------------------------------------
 
-    def published(self, batch: Batch) -> None:
-        """Draw a committed batch; the journal calls this in the order of the log."""
+    def _published(self, batch: Batch) -> None:
+        self._tell_news()
         changes: list[Change] = []
         for event in batch.events:
             self._transcript, drawn = self._transcript.apply(event)
             changes += drawn
         self.view.publish(changes)
         self._tell_state()
+
+    def _tell_news(self) -> None:
+        """Have everyone who waits for a state look again."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -406,8 +418,7 @@ class LoopAgent(Agent):
         self._store = "unavailable"
         self.view.publish((Put(_store_block(error)),))
         self._tell_state()
-        self._news.set()
-        self._news = asyncio.Event()
+        self._tell_news()
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.create_task(self._recover(error))
 

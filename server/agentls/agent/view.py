@@ -7,6 +7,7 @@ away asks `catch_up`. `rev` counts frames and states within an `epoch`, which na
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -14,6 +15,8 @@ from typing import TypeAlias
 from agentls.agent.state import AgentState
 from agentls.core.ids import BlockId
 from agentls.core.transcript import Append, Block, Change, Drop, Put
+
+logger = logging.getLogger(__name__)
 
 PAGE = 100
 """Blocks of a first page."""
@@ -81,7 +84,7 @@ class CatchUp:
 
 
 Listener = Callable[[Frame], None]
-"""Called with each frame in the loop step in which it is published; must not wait and must not fail."""
+"""Called with each frame in the loop step in which it is published; must not wait. One that raises is left out."""
 
 _OPTIONAL = tuple(f.name for f in dataclasses.fields(Block) if f.default is None)
 
@@ -201,7 +204,12 @@ class View:
 
     def _tell(self, frame: Frame) -> None:
         for listener in tuple(self._listeners):
-            listener(frame)
+            try:
+                listener(frame)
+            except Exception:
+                # One that fails has missed a frame for good: it hears no more, and the others and the agent go on.
+                logger.exception("a listener of a view failed and is left out from now on")
+                self._listeners.remove(listener)
 
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(Block) if f.name != "id")

@@ -89,8 +89,8 @@ class Batch:
     after: SessionState
 
 
-Observer = Callable[[Event, SessionState], None]
-"""Called for each committed event with the state after its batch; what it raises never touches the log."""
+Observer = Callable[[Batch], None]
+"""Called with each committed batch, in the order of the log; what it raises never touches the log."""
 
 
 class Session:
@@ -104,7 +104,7 @@ class Session:
         self._publishing = False
 
     def observe(self, observer: Observer) -> None:
-        """Have `observer` called for every event from now on."""
+        """Have `observer` called for every batch from now on."""
         self._observers.append(observer)
 
     def prepare(self, payloads: Sequence[EventData], *, time: int) -> Batch:
@@ -127,12 +127,11 @@ class Session:
         errors: list[Exception] = []
         self._publishing = True
         try:
-            for event in batch.events:
-                for observer in tuple(self._observers):
-                    try:
-                        observer(event, batch.after)
-                    except Exception as error:  # noqa: BLE001 - an observer's fault must not reach the others or the log
-                        errors.append(error)
+            for observer in tuple(self._observers):
+                try:
+                    observer(batch)
+                except Exception as error:  # noqa: BLE001 - an observer's fault must not reach the others or the log
+                    errors.append(error)
         finally:
             self._publishing = False
         return errors
