@@ -78,7 +78,7 @@ class Walk:
             case "followup" | "steer" | "quiet" | "other-turn":
                 self.send(verb)
             case "inject":
-                self.inject()
+                self.inject(str(self.count))
             case "cancel" | "cancel-keep" if turn is not None and turn.cancel is None:
                 self.append(TurnCancel(turn.turn, "user", keep_inbox=verb == "cancel-keep"))
             case "resume" if inbox.hold_cause is not None:
@@ -103,9 +103,9 @@ class Walk:
         hashed = content_hash(content)
         self.append(Enqueue(InboxItem(message, lane, verb != "quiet", content, UserSource(), hashed, fate), position))
 
-    def inject(self) -> None:
+    def inject(self, name: str) -> None:
         source = PluginSource("git", Notice("moved"))
-        message = Message(MessageId(f"i{self.count}"), "user", (TextBlock("c"),), source)
+        message = Message(MessageId(f"i{name}"), "user", (TextBlock("c"),), source)
         if self.state.turns.open is not None:
             self.append(UserMessage(message))
         else:
@@ -134,7 +134,10 @@ class Walk:
                 case EndTurn(_, reason, hold):
                     self.append(*close_turn(state.turns, state.inbox, reason, hold))
                 case RunTools(calls=calls):
-                    self.append(*(error_result(call, "UNKNOWN_TOOL", "no") for call in calls))
+                    for call in calls:
+                        self.append(error_result(call, "UNKNOWN_TOOL", "no"))
+                        if self.count % 2:
+                            self.inject(f"{self.count}.{call.call_id}")
                 case SettleCancel():
                     turn_open = state.turns.open
                     assert turn_open is not None
