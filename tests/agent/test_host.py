@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 
 from agentls.agent.agent import Agent
 from agentls.agent.host import RECENT_TURNS, UnknownAgent
-from agentls.core.errors import SessionHeld, UserError
+from agentls.core.errors import SessionDamaged, SessionHeld, UserError
 from agentls.core.inbox import check_conservation
-from tests.harness import WORKSPACE, Rig, agent_id, content, idle, mid, rig, row_ids, rows, sent_texts, types, until
+from tests.harness import WORKSPACE, Rig, agent_id, content, idle, mid, rig, row_ids, rows, sent_texts, until
 
 
 @pytest.fixture
@@ -152,7 +153,26 @@ async def test_a_page_may_begin_in_the_middle_of_an_old_turn(tmp_path: Path) -> 
         assert [drawn.block for drawn in page.blocks] == whole[1:4]
 
 
-async def test_a_session_whose_opening_fails_lets_its_lock_go(on: Rig) -> None:
-    agent = await on.agent()
-    assert types(await on.log(agent)) == ["agent/config"]
-    await agent.close()
+async def test_a_load_that_fails_lets_the_sessions_lock_go(tmp_path: Path) -> None:
+    """A log with a hole is damaged; refusing it must not leave it held."""
+    async with rig(tmp_path) as on:
+        agent = await on.agent()
+        await talk(on, agent, 1)
+        name = agent.id
+    with sqlite3.connect(tmp_path / "sessions.db") as database:
+        database.execute("DELETE FROM event WHERE rowid = (SELECT max(rowid) - 2 FROM event)")
+    database.close()
+    async with rig(tmp_path) as again:
+        for _ in range(2):
+            with pytest.raises(SessionDamaged, match=name):
+                await again.host.get(name)
+        await again.agent()
+
+
+async def test_a_host_that_is_closed_takes_no_more(tmp_path: Path) -> None:
+    async with rig(tmp_path) as on:
+        name = (await on.agent()).id
+    with pytest.raises(UserError, match="is ending"):
+        await on.host.create(WORKSPACE)
+    with pytest.raises(UserError, match="is ending"):
+        await on.host.get(name)

@@ -285,3 +285,36 @@ def test_blocks_of_a_second_step_stand_after_those_of_the_first() -> None:
     second = (StepStart(1, 2), user("s"), RequestSent(1, 2, 1, 0), answer(TextBlock("two"), step=2))
     sheet = Sheet().log(*opened("a"), answer(TextBlock("one")), StepEnd(1, 1), *second)
     assert [block.id for block in sheet.rows()] == ["u:a", "a1.1.1/0", "u:s", "a1.2.1/0"]
+
+
+def test_what_the_model_reads_is_never_hidden_behind_the_facts_of_a_form() -> None:
+    """A client declares facts and text apart: a person must see both, and where they differ."""
+    snapshot = plugin(Snapshot((Section("branch", "main"), Section("files", "a.py"))))
+    honest = injected(snapshot, TextBlock("branch: main\n\nfiles: a.py")).body
+    assert "The model reads" not in honest
+    assert "not told" not in honest
+    other = injected(snapshot, TextBlock("Obey. branch: main")).body
+    assert "The model reads:\n\n```\nObey. branch: main\n```" in other
+    assert "**files** (not told to the model)" in other
+    assert "Obey." in injected(plugin(Catalog((CatalogEntry("grep", "search"),))), TextBlock("Obey.")).body
+
+
+@given(st.integers(1, 200_000), st.integers(0, 200_000))
+def test_a_calls_row_is_bounded_and_counts_what_it_leaves_out(arguments: int, result: int) -> None:
+    raw = '{"text":"' + "é`" * (arguments // 3) + '"}'
+    answered = error_result(tool_call(), "X", "y" * result)
+    row = Sheet().log(*opened("a"), answer(), tool_call(arguments=raw), answered).one("tool")
+    assert len(row.body.encode()) <= 64 * 1024
+    assert row.call is not None
+    assert len(row.call.arguments.encode()) <= 32 * 1024
+    left_out = arguments // 3 - row.body.count("é"), result - row.body.count("y")
+    assert (row.more is None) == (left_out == (0, 0))
+    assert (row.more or 0) >= 3 * left_out[0] + left_out[1]
+
+
+def test_a_long_snapshot_leaves_no_fence_open() -> None:
+    sections = tuple(Section(f"part {n}", "```\n" + "x" * 3000) for n in range(60))
+    row = injected(plugin(Snapshot(sections)), TextBlock("".join(section.text for section in sections)))
+    assert len(row.body.encode()) <= 64 * 1024
+    assert row.more
+    assert row.body.count("````") % 2 == 0

@@ -76,6 +76,7 @@ class AgentHost:
         self, workspace_uri: str, *, model: str | None = None, mode: str | None = None, title: str | None = None
     ) -> Agent:
         """A new agent in a workspace; a model that is not in the catalog is a UserError that lists what there is."""
+        self._require_open()
         ref = self._models.find(model) if model is not None else self._models.default()
         agent_id = AgentId(self._new_id())
         header = SessionHeader(agent_id, workspace_uri, _path(workspace_uri), self._now())
@@ -96,6 +97,7 @@ class AgentHost:
         """A live agent, or a stored one that is loaded and repaired first; UnknownAgent where there is none."""
         if (agent := self._live.get(agent_id)) is not None:
             return agent
+        self._require_open()
         task = self._loading.get(agent_id)
         if task is None:
             task = asyncio.create_task(self._load(agent_id))
@@ -123,6 +125,10 @@ class AgentHost:
                 logger.error("an agent did not close well", exc_info=result)
         await self._models.close()
         await self._store.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise UserError("the server is ending; start it again")
 
     async def _load(self, agent_id: AgentId) -> Agent:
         try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 
 from agentls.agent import fates
 from agentls.agent.agent import Agent, Cancelled, Changed, Content, IfIdle, Page, Refusal, Sent, Target
-from agentls.agent.flight import Flight
+from agentls.agent.attempt import Attempt
 from agentls.agent.journal import Journal
 from agentls.agent.pages import older_blocks
 from agentls.agent.prompt import Prompt
@@ -17,8 +16,7 @@ from agentls.agent.request import enter_step, model_request
 from agentls.agent.state import EditorFacts, StoreState, agent_state, inbox_of
 from agentls.agent.view import Drawn, View
 from agentls.core.answer import aborted_results, answered, error_result, failed, interrupted, plan
-from agentls.core.assembler import BlockAssembler, Placed
-from agentls.core.chunks import Finish, ReasoningDelta, TextDelta
+from agentls.core.assembler import Placed
 from agentls.core.errors import StoreUnavailable, UserError
 from agentls.core.events import (
     Discard,
@@ -27,7 +25,6 @@ from agentls.core.events import (
     Fate,
     Hold,
     InboxItem,
-    Lane,
     Mention,
     ModelRef,
     StepEnd,
@@ -58,7 +55,7 @@ from agentls.core.turn import (
     close_turn,
     settle_cancel,
 )
-from agentls.models.model import Model, Models
+from agentls.models.model import Models
 from agentls.store.store import DraftPiece
 
 logger = logging.getLogger(__name__)
@@ -93,10 +90,8 @@ class LoopAgent(Agent):
         self._editors: tuple[EditorFacts, ...] = ()
         self._store: StoreState = "ok"
         self._driver: asyncio.Task[None] | None = None
-        self._streaming: asyncio.Task[None] | None = None
+        self._attempt: Attempt | None = None
         self._recovery: asyncio.Task[None] | None = None
-        self._stream = BlockAssembler()
-        self._shown: tuple[Placed, ...] = ()
         self._news = asyncio.Event()
         self._asked_about: ModelRef | None = None
         self._usable = False
@@ -142,7 +137,7 @@ class LoopAgent(Agent):
         if isinstance(verdict, str):
             return _refused(id, content, verdict)
         lane, fate, position = verdict
-        item = _item(id, lane, fate, wakeup, content, stamped, hashed, contexts, expected_turn, meta)
+        item = InboxItem(id, lane, wakeup, content, stamped, hashed, fate, contexts, expected_turn, meta)
         return await self._accept(id, content, (Enqueue(item, position),), fate)
 
     def _injection(self, message: Message) -> tuple[EventData, ...]:
@@ -190,7 +185,7 @@ class LoopAgent(Agent):
             return Cancelled("stale", inbox_of(self._state.inbox))
         if open_turn.cancel is None:
             stopping = self._journal.append((TurnCancel(open_turn.turn, cause, keep_inbox),), durable=True)
-            self._stop_streaming()
+            self._stop_attempt()
             self._wake()
             await stopping
         await self._until(lambda state: state.turns.open is None or state.turns.open.turn != open_turn.turn)
@@ -222,10 +217,12 @@ class LoopAgent(Agent):
             await self.cancel("disposed", keep_inbox=True)
         except StoreUnavailable:
             logger.warning("session %s is closed with events that could not be saved", self.id)
-        for task in (self._driver, self._streaming):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait([task])  # a task that a fault keeps alive must not keep the session
+        self._stop_attempt()
+        if self._driver is not None and not self._driver.done():
+            self._driver.cancel()
+            await asyncio.wait([self._driver])
+        if self._attempt is not None:
+            await self._attempt.stopped()
         await self._journal.log.close()
 
     # The driver ------------------------------------------------------------------------------------------------
@@ -274,7 +271,6 @@ class LoopAgent(Agent):
             state = self._state
             match state.next_action():
                 case EnterStep() as action:
-                    self._shown = ()
                     self._journal.append(enter_step(state, action, self._prompt, self._model_ref()), durable=True)
                 case EndStep(turn, step):
                     self._journal.append((StepEnd(turn, step),), durable=False)
@@ -284,7 +280,7 @@ class LoopAgent(Agent):
                     return action
 
     async def _settle(self, turn: OpenTurn) -> None:
-        answer = interrupted(turn, self._model_ref(), self._shown) if turn.asking else ()
+        answer = interrupted(turn, self._model_ref(), self._shown(turn)) if turn.asking else ()
         end = settle_cancel(self._state.turns, self._state.inbox)
         await self._journal.append((*answer, *aborted_results(turn), *end), durable=True)
         self._forget_drafts(turn)
@@ -292,10 +288,11 @@ class LoopAgent(Agent):
     async def _give_up(self) -> bool:
         """Close the turn after a fault of our own, so that the person is told and can go on; false without one."""
         state = self._state
-        if self._journal.failure is not None or state.turns.open is None:
+        turn = state.turns.open
+        if self._journal.failure is not None or turn is None:
             return False
         failure = Failure("the server made a mistake; its log has the details", "INTERNAL")
-        closing = repair(state, {state.turns.open.answer_id(): self._shown}, TurnFailed(failure), "error")
+        closing = repair(state, {turn.answer_id(): self._shown(turn)}, TurnFailed(failure), "error")
         self._journal.append(closing, durable=True)
         return True
 
@@ -306,54 +303,37 @@ class LoopAgent(Agent):
 
     async def _ask(self, turn: OpenTurn) -> None:
         """Stream one attempt and record what came of it. A cancel ends the stream and leaves what was shown."""
-        self._stream = BlockAssembler()
         await self._journal.settled()
         if _open(self._state).cancel is not None:
             return
+        log, draw = self._journal.log, self._draw_drafts
+        attempt = self._attempt = Attempt(log, turn.answer_id(), draw=draw, failed=self._journal.break_off)
         try:
             model = self._models.open(self._model_ref())
         except UserError as error:
-            self._stream.push(Finish(Failed(Failure(str(error), "NO_MODEL"))))
+            attempt.fail(Failure(str(error), "NO_MODEL"))
         else:
-            self._streaming = asyncio.ensure_future(self._consume(model, turn))
-            await asyncio.wait([self._streaming])
-            task, self._streaming = self._streaming, None
-            if not task.cancelled() and (fault := task.exception()) is not None:
-                raise fault
+            await attempt.run(model, model_request(self._state, self._prompt, model.ref, self.id))
         if self._journal.failure is not None or _open(self._state).cancel is not None:
             return
-        model_ref, finish = self._model_ref(), self._stream.finish
+        finish = attempt.stream.finish
         if isinstance(finish, Failed | Aborted):
-            attempt = failed(turn, model_ref, self._shown, finish.failure, self._stream)
-            await self._journal.append((attempt,), durable=False)
+            events: Sequence[EventData] = (
+                failed(turn, self._model_ref(), attempt.shown, finish.failure, attempt.stream),
+            )
         else:
-            await self._journal.append(answered(turn, model_ref, self._stream), durable=False)
+            events = answered(turn, self._model_ref(), attempt.stream)
+        await self._journal.append(events, durable=False)
         self._forget_drafts(turn)
 
-    async def _consume(self, model: Model, turn: OpenTurn) -> None:
-        stream = self._stream
-        flight = Flight(self._journal.log, turn.answer_id(), draw=self._draw_drafts, failed=self._journal.break_off)
-        finished = False
-        try:
-            async with aclosing(model.stream(model_request(self._state, self._prompt, model.ref, self.id))) as chunks:
-                async for chunk in chunks:
-                    stream.push(chunk)
-                    match chunk:
-                        case TextDelta(index, text):
-                            flight.add(stream.place(index), "text", text)
-                        case ReasoningDelta(index, text):
-                            flight.add(stream.place(index), "reasoning", text)
-                        case Finish():
-                            finished = True
-        finally:
-            flight.end()
-            self._shown = stream.interrupted()
-        if not finished:
-            stream.push(Finish(Failed(Failure("the reply ended without its finish", "STREAM_CLOSED"))))
+    def _shown(self, turn: OpenTurn) -> tuple[Placed, ...]:
+        """What a person has seen of the answer to the turn's current request."""
+        attempt = self._attempt
+        return attempt.shown if attempt is not None and attempt.message == turn.answer_id() else ()
 
-    def _stop_streaming(self) -> None:
-        if self._streaming is not None:
-            self._streaming.cancel()
+    def _stop_attempt(self) -> None:
+        if self._attempt is not None:
+            self._attempt.stop()
 
     def _draw_drafts(self, pieces: Sequence[DraftPiece]) -> None:
         changes: list[Change] = []
@@ -414,7 +394,7 @@ class LoopAgent(Agent):
 
     def suspended(self, error: StoreUnavailable) -> None:
         """Stop everything, say so, and try the store until it takes writes again; the journal calls this once."""
-        self._stop_streaming()
+        self._stop_attempt()
         self._store = "unavailable"
         self.view.publish((Put(_store_block(error)),))
         self._tell_state()
@@ -430,7 +410,8 @@ class LoopAgent(Agent):
             try:
                 await self._journal.reopen()
                 state = self._state
-                shown = {state.turns.open.answer_id(): self._shown} if state.turns.open else {}
+                turn = state.turns.open
+                shown = {turn.answer_id(): self._shown(turn)} if turn is not None else {}
                 closing = repair(state, shown, TurnFailed(Failure(str(cause), "STORE_UNAVAILABLE")), "error")
                 if closing:
                     await self._journal.append(closing, durable=True)
@@ -477,21 +458,6 @@ def _unrun(call: ToolCall) -> EventData:
         text = f'the arguments of "{call.name}" are not a JSON object; send the call again with valid JSON'
         return error_result(call, "INVALID_ARGS", text)
     return error_result(call, "UNKNOWN_TOOL", f'there is no tool "{call.name}"; answer without it')
-
-
-def _item(
-    message: MessageId,
-    lane: Lane,
-    fate: Fate,
-    wakeup: bool,
-    content: Content,
-    source: MessageSource,
-    hashed: str,
-    contexts: tuple[Mention, ...],
-    expected_turn: int | None,
-    meta: JsonValue,
-) -> InboxItem:
-    return InboxItem(message, lane, wakeup, content, source, hashed, fate, contexts, expected_turn, meta)
 
 
 def _refused(message: MessageId, content: Content, reason: Refusal) -> Sent:

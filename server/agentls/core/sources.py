@@ -209,7 +209,7 @@ def is_person(source: MessageSource) -> bool:
 
 def form_of(source: MessageSource) -> ContextForm | None:
     """The context form of a source that declares one."""
-    return getattr(source, "context", None)
+    return source.context if isinstance(source, PluginSource | InstructionsSource) else None
 
 
 def producer_of(source: MessageSource) -> str:

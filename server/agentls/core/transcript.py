@@ -13,10 +13,17 @@ from typing import Literal, TypeAlias
 
 from agentls.core import ids
 from agentls.core.advice import advice, headline
-from agentls.core.answer import parse_arguments
-from agentls.core.blocks import ContentBlock, ReasoningBlock, TextBlock, ToolResultBlock
+from agentls.core.blocks import ReasoningBlock, TextBlock, ToolResultBlock
+from agentls.core.bodies import (
+    ARGUMENTS_BYTES,
+    Body,
+    arguments_body,
+    context_body,
+    person_body,
+    plain_text,
+    result_body,
+)
 from agentls.core.chunks import Usage
-from agentls.core.codec import encode
 from agentls.core.events import (
     AssistantAttempt,
     AssistantMessage,
@@ -35,7 +42,6 @@ from agentls.core.events import (
     UserMessage,
 )
 from agentls.core.ids import BlockId, CallId, MessageId
-from agentls.core.json import canonical
 from agentls.core.messages import Message
 from agentls.core.reasons import (
     FINISHES,
@@ -52,12 +58,7 @@ from agentls.core.reasons import (
 )
 from agentls.core.sources import (
     FORMS,
-    Catalog,
-    Instructions,
     Notice,
-    Recall,
-    Relay,
-    Snapshot,
     form_of,
     is_person,
     producer_of,
@@ -71,11 +72,6 @@ BlockKind = Literal[
 BlockState = Literal["streaming", "done", "failed", "interrupted", "rewound"]
 PieceKind = Literal["text", "reasoning"]
 CallState = Literal["running", "done", "failed", "denied", "not-run"]
-
-PREVIEW_BYTES = 64 * 1024
-"""UTF-8 bytes of a tool's or a context's body that a block carries; the rest is read on request."""
-
-_CATALOG_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,35 +236,39 @@ class Transcript:
         return replace(block, summary=one_line(content.text)) if finished else block
 
     def _cut(self, cut: CutCall, seq: int) -> Block:
+        body = arguments_body(cut.arguments)
         return Block(
             id=ids.call_block(cut.call_id),
             order=(self.request_seq, cut.index),
             kind="tool",
             title=one_line(cut.name),
-            body=_arguments(cut.arguments) + "\n\nThe output limit cut the answer here, so this call was not run.",
+            body=f"{body.text}\n\nThe output limit cut the answer here, so this call was not run.",
+            more=body.more or None,
             state="failed",
             collapsed=True,
             seq=seq,
             turn=self.turn,
             step=self.step,
             summary="not run: the answer was cut at the output limit",
-            call=CallFacts(visible(cut.name), visible(cut.arguments), "not-run"),
+            call=_facts(cut.name, cut.arguments, "not-run"),
         )
 
     def _call(self, call: ToolCall, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
+        body = arguments_body(call.arguments)
         block = Block(
             id=ids.call_block(call.call_id),
             order=(seq, 0),
             kind="tool",
             title=one_line(call.name) or "(no name)",
-            body=_arguments(call.arguments),
+            body=body.text,
+            more=body.more or None,
             state="streaming",
             collapsed=True,
             seq=seq,
             turn=self.turn,
             step=self.step,
             summary=one_line(call.arguments),
-            call=CallFacts(visible(call.name), visible(call.arguments), "running"),
+            call=_facts(call.name, call.arguments, "running"),
         )
         return replace(self, calls={**self.calls, call.call_id: block}), (Put(block),)
 
@@ -276,17 +276,17 @@ class Transcript:
         block = self.calls.get(result.call_id)
         if block is None or block.call is None:
             return self, ()
-        text = "".join(
-            _content(content.content) for content in result.message.content if isinstance(content, ToolResultBlock)
+        content = tuple(
+            inner for outer in result.message.content if isinstance(outer, ToolResultBlock) for inner in outer.content
         )
-        body, more = preview(visible(text), PREVIEW_BYTES)
+        body = result_body(Body(block.body, block.more or 0), content)
         state: CallState = "done" if result.error is None else _call_state(result.error.code)
         done = replace(
             block,
-            body=f"{block.body}\n\n{fenced(body)}",
-            more=more or None,
+            body=body.text,
+            more=body.more or None,
             state="done" if result.error is None else "failed",
-            summary=one_line(text) if result.error is not None else block.summary,
+            summary=one_line(plain_text(content)) if result.error is not None else block.summary,
             call=replace(block.call, state=state),
         )
         return replace(self, calls={call: b for call, b in self.calls.items() if call != result.call_id}), (Put(done),)
@@ -365,7 +365,7 @@ def _person(message: Message, lane: Lane, seq: int) -> Block:
         order=(seq, 0),
         kind="user",
         title="Steering" if lane == "steering" else "You",
-        body=visible(_plain(message.content)),
+        body=person_body(message.content),
         seq=seq,
         role="user",
     )
@@ -384,15 +384,15 @@ _FORM_TITLES = {
 def _context(message: Message, _: Lane, seq: int) -> Block:
     form = form_of(message.source)
     name = FORMS.kind_of(form) if form is not None else None
-    body, more = preview(visible(_context_body(message)), PREVIEW_BYTES)
+    body = context_body(message)
     return Block(
         id=ids.context_block(message.id),
         order=(seq, 0),
         kind="context",
         title=_FORM_TITLES.get(name or "", "Context"),
         summary=one_line(form.summary) if isinstance(form, Notice) else None,
-        body=body,
-        more=more or None,
+        body=body.text,
+        more=body.more or None,
         collapsed=True,
         seq=seq,
         role="user",
@@ -401,44 +401,9 @@ def _context(message: Message, _: Lane, seq: int) -> Block:
     )
 
 
-def _context_body(message: Message) -> str:
-    text = _plain(message.content)
-    match form_of(message.source):
-        case Snapshot(sections):
-            rows = "\n\n".join(f"**{section.name}**\n\n{fenced(section.text)}" for section in sections)
-            return f"Supersedes earlier snapshots of {producer_of(message.source)}.\n\n{rows}"
-        case Relay(sender):
-            return f"From session {sender}\n\n{text}"
-        case Recall(references):
-            rows = "\n".join(
-                f"- {ref.label}: {ref.retained} messages kept, {ref.omitted} left out{', cut' if ref.truncated else ''}"
-                for ref in references
-            )
-            return f"{rows}\n\n{text}"
-        case Instructions(paths):
-            return "\n".join(f"- {path}" for path in paths) + f"\n\n{text}"
-        case Catalog(entries):
-            items = [f"- {entry.name}: {entry.description}" for entry in entries[:_CATALOG_SHOWN]]
-            left = len(entries) - _CATALOG_SHOWN
-            return "\n".join([*items, f"- {left} more"] if left > 0 else items) or "(empty)"
-        case Notice():
-            return text
-    source = {name: value for name, value in encode(message.source).items() if name != "kind"}
-    return f"{text}\n\n{fenced(canonical(source))}" if source else text
-
-
-def _plain(content: tuple[ContentBlock, ...]) -> str:
-    return _content(content).replace("\r\n", "\n")
-
-
-def _content(content: tuple[ContentBlock, ...]) -> str:
-    """Text blocks joined with nothing between; any other block as its JSON, in place."""
-    return "".join(block.text if isinstance(block, TextBlock) else canonical(encode(block)) for block in content)
-
-
-def _arguments(raw: str) -> str:
-    parsed = parse_arguments(raw)
-    return fenced(visible(raw), "json" if parsed is not None else "")
+def _facts(name: str, arguments: str, state: CallState) -> CallFacts:
+    shown, _ = preview(visible(arguments), ARGUMENTS_BYTES)
+    return CallFacts(one_line(name), shown, state)
 
 
 def _call_state(code: str) -> CallState:
