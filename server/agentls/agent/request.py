@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentls.agent.prompt import Prompt
 from agentls.core import tokens
 from agentls.core.events import (
@@ -38,7 +40,7 @@ def enter_step(state: SessionState, action: EnterStep, prompt: Prompt, model: Mo
     if header != state.request_header:
         events.append(header)
     boundary = state.next_seq + len(events) - 1
-    ledger = _ledger(state, prompt, messages, with_prompt=state.request_header is None)
+    ledger = _ledger(state, prompt, messages, with_prompt=header != state.request_header)
     events.append(RequestSent(action.turn, action.step, 1, boundary, ledger))
     return tuple(events)
 
@@ -55,21 +57,16 @@ def _message(item: InboxItem) -> Message:
 def _header(state: SessionState, prompt: Prompt, model: ModelRef) -> RequestHeader:
     was = state.request_header
     new = RequestHeader(prompt.system(), prompt.tools, model, {}, "initial" if was is None else "change")
-    if was is not None and (was.system, was.tools, was.model, was.options) == (
-        new.system,
-        new.tools,
-        new.model,
-        new.options,
-    ):
-        return was
-    return new
+    return was if was is not None and replace(new, reason=was.reason) == was else new
 
 
 def _ledger(
     state: SessionState, prompt: Prompt, messages: list[Message], *, with_prompt: bool
 ) -> tuple[LedgerItem, ...]:
-    """What this request sends that the one before did not; the rest is the log up to that one's boundary. Repeating
-    it all would make the log grow with the square of its length."""
+    """What this request sends and none before it did.
+
+    Why not all of it: docs/rfc/implemented/architecture/2026-11-30-ledger-of-what-is-new.md.
+    """
     items = []
     if with_prompt:
         items.append(LedgerItem("system", "prompt", tokens.of_system(prompt.system())))
