@@ -16,7 +16,7 @@ from agentls.core.chunks import Chunk, Finish, TextDelta
 from agentls.core.codec import encode
 from agentls.core.errors import UserError
 from agentls.core.events import Event, ModelRef
-from agentls.core.ids import AgentId, MessageId, SessionId
+from agentls.core.ids import AgentId, MessageId
 from agentls.core.reasons import Failed, Failure, FinishReason, Stop
 from agentls.core.sources import Notice, PluginSource
 from agentls.core.transcript import Block
@@ -125,15 +125,18 @@ class Clock:
 class Rig:
     """One host and what it stands on."""
 
-    def __init__(self, directory: Path, model: HandModel | None = None) -> None:
-        self.directory = directory
-        self.model = model or HandModel()
+    def __init__(self, directory: Path) -> None:
+        self.model = HandModel()
         self.models = HandModels(self.model)
         self.clock = Clock()
-        self.store = SqliteStore(directory)
         self._ids = 0
         self.host = AgentHost(
-            self.store, self.models, instance="i", prompt=assemble([IDENTITY]), now=self.clock, new_id=self._new_id
+            SqliteStore(directory),
+            self.models,
+            instance="i",
+            prompt=assemble([IDENTITY]),
+            now=self.clock,
+            new_id=self._new_id,
         )
 
     def _new_id(self) -> str:
@@ -193,10 +196,6 @@ def types(events: Sequence[Event]) -> list[str]:
 async def idle(agent: Agent) -> None:
     """Wait until the agent rests."""
     await until(lambda: agent.view.state is not None and agent.view.state.status == "idle")
-
-
-def session_id(agent: Agent) -> SessionId:
-    return SessionId(agent.id)
 
 
 def agent_id(text: str) -> AgentId:

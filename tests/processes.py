@@ -17,23 +17,10 @@ import orjson
 from agentls.core.json import JsonObject, JsonValue
 from agentls.lsp.framing import Framer, framed
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 SECONDS = 30
 
 INITIALIZE: JsonObject = {"processId": None, "capabilities": {"experimental": {"agent": {"version": 1}}}}
-
-FAKE_HOST = """
-import asyncio, sys
-from agentls.lsp.transport import take_stdio
-fds = take_stdio()
-{before}
-from agentls.lsp.server import serve_stdio
-from tests.lsp.doubles import FakeAgent, FakeHost
-async def main():
-    return await serve_stdio(FakeHost(FakeAgent()), fds, asyncio.Event())
-sys.exit(asyncio.run(main()))
-"""
-"""The stdio server over a fake agent, in a process of its own."""
 
 
 def message(method: str, params: JsonValue = None, *, id: JsonValue = None) -> bytes:
@@ -42,14 +29,9 @@ def message(method: str, params: JsonValue = None, *, id: JsonValue = None) -> b
     return framed(orjson.dumps(head if id is None else {**head, "id": id}))
 
 
-def fake_server(before: str = "") -> list[str]:
-    """The command of the fake server."""
-    return [sys.executable, "-c", FAKE_HOST.format(before=before)]
-
-
 def agentls(*arguments: str) -> list[str]:
     """The command of the real program."""
-    return [sys.executable, "-m", "agentls", *arguments]
+    return [sys.executable, "-P", "-m", "agentls", *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -108,10 +90,14 @@ class Talk:
     def call(self, method: str, params: JsonValue = None) -> JsonObject:
         """The answer to a request; notifications before it are passed over."""
         self.send(message(method, params, id="call"))
+        return self.answer("call")
+
+    def answer(self, id: JsonValue) -> JsonObject:
+        """The next answer under this id, which is null where the server could not tell whose it is."""
         while True:
             answer = self.read()
             assert answer is not None, "the server has left"
-            if answer.get("id") == "call":
+            if "method" not in answer and answer["id"] == id:
                 return answer
 
     def initialize(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from agentls.core.json import JsonObject, JsonValue
+from agentls.lsp.replies import SENT_KINDS
 
 TEXT_MAX = 64 * 1024
 WHOLE = {"state", "title", "body", "collapsed"}
@@ -97,6 +98,8 @@ class Reducer:
 
     def _put(self, block: JsonObject, rev: int | None, *, paged: bool) -> None:
         block_id = cast(str, block["id"])
+        if block["kind"] not in SENT_KINDS:
+            raise Broken(f"block {block_id} is of the kind {block['kind']}, which was not announced")
         # A page may be newer than the frames so far, which were held back for it.
         if rev is not None and cast(int, block["rev"]) > rev:
             raise Broken(f"block {block_id} has rev {block['rev']} in a frame of rev {rev}")

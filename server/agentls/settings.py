@@ -1,6 +1,6 @@
 """Settings, resolved once when the process starts: what the command line and the environment say.
 
-Each component defines its own small class beside itself where it has more than one; this gathers them.
+What a component alone is tuned by stands beside it, such as `Timeouts` in `models/http.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The case files of real bug reports: from the shared folder where it lies beside the repository, else our copy."""
+"""The case files of real bug reports: newer cases beside the repository where there are any, else our copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Case:
 
 
 def folder() -> Path:
-    """`AGENTLS_CONFORMANCE`, else the shared folder, else the copy in the repository."""
+    """`AGENTLS_CONFORMANCE`, else newer cases beside the repository, else the copy in it."""
     named = os.environ.get("AGENTLS_CONFORMANCE")
     if named:
         return Path(named)

@@ -138,7 +138,7 @@ def test_the_next_request_is_valid_and_answers_each_call_once(case: Case) -> Non
     results = [
         error_result(call, "UNKNOWN_TOOL", "no such tool").message for call in calls if isinstance(call, ToolCall)
     ]
-    request = ModelRequest(MODEL, "", (message.message, *results))
+    request = ModelRequest("", (message.message, *results))
     body = OpenAiChat().encode(request, row(case))
     assert isinstance(body, bytes)
     answer, *answers = json.loads(body)["messages"]

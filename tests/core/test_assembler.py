@@ -183,7 +183,7 @@ def test_the_strict_grammar_names_each_fault(chunks: tuple[Chunk, ...], fault: s
 
 
 def test_the_strict_grammar_lets_blocks_interleave_and_a_failure_leave_one_open() -> None:
-    """Statement 11, and rule 9 of the grammar."""
+    """Statement 11; blocks may interleave."""
     stream = (
         BlockStart(0, "text"),
         BlockStart(1, "text"),

@@ -219,7 +219,7 @@ def test_a_record_that_does_not_fit_names_its_path(data: dict[str, Any], path: s
 
 
 def test_true_is_no_number() -> None:
-    with pytest.raises(DecodeError, match="turn: expected a whole number, not True"):
+    with pytest.raises(DecodeError, match="turn: expected a whole number, not true"):
         decode_event_data("step/start", {"turn": True, "step": 1}, ignorable=False)
 
 

@@ -8,9 +8,10 @@ import itertools
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from lsprotocol import types
@@ -113,6 +114,25 @@ class Editor:
         reducer.attached(result)
         self._tell()
         return result
+
+    async def page(self, agent: str, limit: int) -> None:
+        """Older blocks, drawn as well."""
+        reducer = self.drawn[agent]
+        reducer.paged(await self.ask("agent/page", agentId=agent, before=reducer.before, limit=limit))
+        self._tell()
+
+    @contextmanager
+    def in_one_piece(self) -> Iterator[None]:
+        """What is asked within goes out at the end, as one piece that the server reads at once."""
+        writer = self.client.protocol.writer
+        kept = bytearray()
+        self.client.protocol.set_writer(SimpleNamespace(write=kept.extend))
+        try:
+            yield
+        finally:
+            self.client.protocol.set_writer(cast(Any, writer))
+        assert len(kept) < 4096, "more is no one write for a pipe"
+        cast(Any, writer).write(bytes(kept))
 
     async def say(self, verb: str, agent: str, text: str, id: str | None = None, **more: Any) -> dict[str, Any]:
         """A message by `agent/<verb>`, under an id of its own unless one is given."""

@@ -167,10 +167,17 @@ async def test_a_known_id_with_other_content_conflicts_in_any_state(scene: Scene
 async def test_a_turn_that_is_being_stopped_counts_as_running(scene: Scene) -> None:
     await scene.run()
     scene.model.script(reply("after"))
-    stopping = asyncio.ensure_future(scene.editor.ask("agent/cancel", agentId=scene.agent, keepInbox=True))
-    steered = asyncio.ensure_future(scene.say("steer", "s"))
+    await scene.say("followup", "waits")
+    with scene.editor.in_one_piece():
+        stopping = asyncio.ensure_future(scene.editor.ask("agent/cancel", agentId=scene.agent, keepInbox=True))
+        steered = asyncio.ensure_future(scene.say("steer", "s"))
+        await asyncio.sleep(0)
     assert (await stopping)["outcome"] == "cancelled"
-    answer = await steered
-    assert answer["outcome"] in ("steering", "started"), "before or after the turn had closed"
-    await scene.editor.until(lambda: scene.editor.answer(scene.agent).endswith("after"))
+    assert fate(await steered) == ("steering", 1, 0)
+    await scene.editor.until(lambda: scene.editor.ids(scene.agent)[-1:] == ["turn2"])
     await scene.editor.idle(scene.agent)
+    drawn = [(row["id"], row["turn"]) for row in scene.editor.rows(scene.agent)]
+    assert drawn == [("u:run", 1), ("a1.1.1/0", 1), ("turn1", 1), ("u:s", 2), ("a2.1.1/0", 2), ("turn2", 2)]
+    assert scene.editor.row(scene.agent, "user")["title"] == "You", "it steers nothing any more"
+    assert scene.editor.answer(scene.agent) == "goingafter"
+    assert await scene.waiting() == [("waits", "queued", True)], "what came before the cancel is held"

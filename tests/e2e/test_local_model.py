@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from agentls.models import weights
 from tests.e2e.editors import Editor, on_stdio, process_of
 from tests.harness import until
+
+pytestmark = pytest.mark.local
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +60,29 @@ async def test_it_is_the_default_and_answers_steers_and_stops(tmp_path: Path) ->
         usage = editor.state(agent)["usage"]
         assert usage["outputTokens"] > 0
         assert usage["contextWindow"] == 2048
+
+
+async def test_a_model_that_is_killed_leaves_its_text_a_row_that_says_what_to_do_and_comes_back(tmp_path: Path) -> None:
+    async with local(tmp_path) as editor:
+        agent = await editor.create()
+        await editor.say("followup", agent, "Write a long story about a lighthouse and its keeper.", "m1")
+        await editor.until(lambda: editor.answer(agent))
+        (child,) = children_of(process_of(editor).pid)
+        os.kill(child, signal.SIGKILL)
+        await editor.ended(agent)
+        kept = editor.answer(agent)
+        assert kept
+        assert editor.row(agent, "assistant")["state"] == "failed"
+        told = editor.row(agent, "error")
+        assert told["title"] == "The provider cannot be reached"
+        assert "ended while it answered; the next message starts it again" in told["body"]
+        assert editor.state(agent)["lastTurn"] == {"number": 1, "reason": "error"}
+        assert (await editor.say("followup", agent, "Say hello.", "m2"))["outcome"] == "started"
+        await editor.until(lambda: editor.row(agent, "turn-end")["turn"] == 2)
+        assert editor.row(agent, "turn-end")["reason"] in ("completed", "max-tokens")
+        assert len(editor.answer(agent)) > len(kept)
+        (again,) = children_of(process_of(editor).pid)
+        assert again != child
 
 
 async def talked(editor: Editor) -> int:

@@ -49,6 +49,40 @@ async def test_two_clients_see_and_steer_the_same_running_agent(server: SocketSe
         assert {facts["client"] for facts in one.state(agent)["editors"]} == {"tester 1.0", "two 2"}
 
 
+async def test_what_one_client_does_the_other_sees(server: SocketServer, model: ModelServer) -> None:
+    """The second client sends, injects and cancels before the eyes of the first, and then the other way round."""
+    model.script(*(Answer((content(f"answer {n}"), asyncio.Event())) for n in (1, 2)))
+    async with server.editor() as one, server.editor(KNOWN_AS_TWO) as two:
+        agent = await one.create()
+        await two.attach(agent)
+        assert (await two.say("followup", agent, "from two", "m1"))["outcome"] == "started"
+        await one.streaming(agent, "answer 1")
+        assert one.row(agent, "user")["body"] == "from two"
+        assert (await two.say("inject", agent, "the branch is dev", "i1", context=NOTICE))["outcome"] == "injected"
+        await one.until(lambda: "c:i1" in one.ids(agent))
+        assert (one.row(agent, "context")["producer"], one.row(agent, "context")["summary"]) == ("two", "it moved")
+        await two.say("followup", agent, "waits", "m2")
+        await one.until(lambda: [item["messageId"] for item in one.state(agent)["inbox"]] == ["m2"])
+        cancelled = await two.ask("agent/cancel", agentId=agent, keepInbox=True)
+        assert cancelled["outcome"] == "cancelled"
+        await one.until(lambda: one.state(agent)["hold"] == {"cause": "cancel"})
+        await one.ended(agent)
+        assert one.row(agent, "turn-end")["reason"] == "aborted"
+        assert (one.answer(agent), one.row(agent, "assistant")["state"]) == ("answer 1", "interrupted")
+        assert drawn(one, agent) == drawn(two, agent)
+
+        await one.ask("agent/inbox/resume", agentId=agent)
+        await two.streaming(agent, "answer 2")
+        assert (await one.ask("agent/cancel", agentId=agent))["outcome"] == "cancelled"
+        await two.until(lambda: two.ids(agent)[-1] == "turn2" and two.state(agent)["status"] == "idle")
+        assert two.row(agent, "turn-end")["reason"] == "aborted"
+        assert (await two.ask("agent/cancel", agentId=agent))["outcome"] == "idle", "it was stopped already"
+        assert drawn(one, agent) == drawn(two, agent)
+        states = [{**editor.state(agent), "rev": None} for editor in (one, two)]
+        assert states[0] == states[1]
+
+
+NOTICE = {"form": "notice", "summary": "it moved"}
 KNOWN_AS_TWO = {"agent": {"version": 1, "client": {"name": "two", "version": "2"}}}
 
 

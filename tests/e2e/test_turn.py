@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from agentls.core.json import JsonObject
+from agentls.store.sqlite import SESSIONS_FILE
 from tests.e2e.editors import WORKSPACE, Editor, on_stdio, started
 from tests.model_server import DONE, Answer, ModelServer, content, delta, finish, reply, usage
+from tests.reducer import Reducer
 
 NOTICE = {"form": "notice", "summary": "the branch changed"}
 
@@ -35,7 +42,7 @@ async def test_initialize_offers_the_extension_to_those_who_know_it(tmp_path: Pa
         offered = (await editor.hello())["agent"]
         assert (offered["version"], bool(offered["instance"])) == (1, True)
         assert {"agent/create", "agent/attach", "agent/send", "agent/inbox/resume"} <= set(offered["methods"])
-        assert {"user", "assistant", "reasoning", "tool", "context", "error"} <= set(offered["blockKinds"])
+        assert offered["blockKinds"] == ["user", "assistant", "reasoning", "tool", "context", "error", "turn-end"]
         with pytest.raises(JsonRpcException) as again:
             await editor.hello()
         assert again.value.code == -32600
@@ -230,6 +237,128 @@ async def test_a_client_that_was_away_catches_up_from_where_it_was(editor: Edito
     assert (await editor.attach(agent, epoch=points[-1][0], since=editor.drawn[agent].rev))["ops"] == []
 
 
+async def test_a_long_transcript_comes_page_by_page_from_memory_and_from_the_log(
+    tmp_path: Path, endpoint: tuple[str, ...], model: ModelServer
+) -> None:
+    """Rule 3: a first page, and the older ones on request, also those that only the log still holds."""
+    model.script(*(reply(f"answer {n}") for n in range(4)))
+    async with on_stdio(tmp_path, *endpoint) as editor:
+        agent = await editor.create()
+        for n in range(4):
+            for m in range(50):
+                await editor.say("inject", agent, f"context {n} {m}", context=NOTICE)
+            await editor.say("followup", agent, f"question {n}")
+            await editor.until(lambda: editor.ids(agent)[-1] == f"turn{51 * (n + 1)}")  # noqa: B023
+        await editor.idle(agent)
+        whole = seen(editor, agent)
+        assert len(whole) == 4 * (50 + 3)
+        await read_in_pages(editor, agent)
+        assert seen(editor, agent) == whole
+    async with on_stdio(tmp_path, *endpoint) as editor:
+        await read_in_pages(editor, agent)
+        assert seen(editor, agent) == whole
+
+
+async def read_in_pages(editor: Editor, agent: str) -> None:
+    """Attach with nothing in hand, and ask for older blocks until there are none."""
+    editor.drawn[agent] = Reducer()
+    assert (await editor.attach(agent))["reset"]
+    assert 0 < len(editor.rows(agent)) <= 100, "a first page"
+    while editor.drawn[agent].before is not None:
+        held = len(editor.rows(agent))
+        await editor.page(agent, 30)
+        assert held < len(editor.rows(agent)) <= held + 30
+
+
+def seen(editor: Editor, agent: str) -> list[tuple[str, str, str]]:
+    return [(row["id"], row["title"], row["body"]) for row in editor.rows(agent)]
+
+
+async def test_a_long_context_is_a_preview_and_the_model_reads_all_of_it(editor: Editor, model: ModelServer) -> None:
+    """Rule 8: at most 64 KiB of a context's body are on the wire, and `more` says how many bytes are not."""
+    model.script(reply("read"))
+    agent = await editor.create()
+    text = "é" * 50_000
+    await editor.say("inject", agent, text, "i1", context=NOTICE)
+    await editor.until(lambda: editor.ids(agent) == ["c:i1"])
+    row = editor.row(agent, "context")
+    kept = len(row["body"].encode())
+    assert 64 * 1024 - 2 <= kept <= 64 * 1024
+    assert text.startswith(row["body"])
+    assert row["more"] == 100_000 - kept
+    await editor.say("followup", agent, "go")
+    await editor.ended(agent)
+    said = (await model.exchange(0)).json()["messages"]
+    assert text in [message["content"] for message in said]  # type: ignore[union-attr, index, call-overload]
+
+
+class Recording(Reducer):
+    """Keeps what it was told as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[JsonObject] = []
+
+    def notified(self, method: str, params: JsonObject) -> None:
+        self.told += [params] if method == "agent/blocks" else []
+        super().notified(method, params)
+
+
+async def test_a_burst_is_drawn_in_few_frames_and_small_ops(editor: Editor, model: ModelServer) -> None:
+    """Rule 8: the first change at once, then at most one frame per 8 ms, and no text longer than 64 KiB in one op."""
+    words = [f"w{n} " for n in range(300)]
+    words[150] = "long " * 30_000
+    burst = b"".join(map(content, words))
+    model.script(Answer((burst, finish(), DONE)))
+    agent = (await editor.ask("agent/create", workspaceUri=WORKSPACE))["agentId"]
+    editor.drawn[agent] = told = Recording()
+    await editor.attach(agent)
+    began = time.monotonic()
+    await editor.say("followup", agent, "go")
+    await editor.ended(agent)
+    took = time.monotonic() - began
+    assert editor.answer(agent) == "".join(words)
+    ops: list[list[Any]] = [[op for op in frame["ops"] if _id(op) == "a1.1.1/0"] for frame in told.told]  # type: ignore[union-attr]
+    frames = [of_the_answer for of_the_answer in ops if of_the_answer]
+    # The answer's finished form is a frame of its own. All others fall into the time that this took, 8 ms apart.
+    assert len(frames) - 1 <= 1 + took / 0.008
+    assert len(frames) < len(words) / 2
+    texts = [op["text"] if op["op"] == "append" else op["block"].get("body", "") for frame in frames for op in frame]
+    assert max(len(text.encode()) for text in texts) <= 64 * 1024
+    assert sum(map(len, texts)) == len("".join(words)), "each character travels once"
+
+
+def _id(op: Any) -> str:
+    return cast(str, op["block"]["id"] if op["op"] == "put" else op["id"])
+
+
+async def test_a_cancelled_request_is_answered_at_once_and_its_effect_is_kept(
+    tmp_path: Path, endpoint: tuple[str, ...], model: ModelServer
+) -> None:
+    """Rule 7: -32800 takes back the answer, not the deed; here the disk is busy while the message is being saved."""
+    model.script(reply("still here"))
+    async with on_stdio(tmp_path, *endpoint) as editor:
+        agent = await editor.create()
+        busy = sqlite3.connect(tmp_path / SESSIONS_FILE, isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        protocol = editor.client.protocol
+        message = {"agentId": agent, "messageId": "m1", "content": "go"}
+        asked = protocol.send_request_async("agent/followup", message, msg_id="slow")  # type: ignore[no-untyped-call]
+        sending = asyncio.ensure_future(asked)
+        await editor.ask("agent/list")
+        protocol.notify("$/cancelRequest", types.CancelParams(id="slow"))
+        with pytest.raises(JsonRpcException, match="agent/followup was cancelled") as cancelled:
+            await sending
+        assert cancelled.value.code == -32800
+        assert editor.rows(agent) == []
+        busy.execute("ROLLBACK")
+        busy.close()
+        await editor.ended(agent)
+        assert editor.answer(agent) == "still here"
+        again = await editor.say("followup", agent, "go", "m1")
+        assert (again["outcome"], again["repeated"], again["now"]) == ("started", True, "taken")
+
+
 async def test_a_detached_client_hears_no_more(editor: Editor, model: ModelServer) -> None:
     model.script(reply("one"), reply("two"))
     agent = await editor.create()
@@ -255,3 +384,19 @@ async def test_agents_are_listed_page_by_page(editor: Editor) -> None:
     assert len(everything["agents"]) == 1
     rest = await editor.ask("agent/list", limit=1, cursor=everything["nextCursor"])
     assert {everything["agents"][0]["id"], rest["agents"][0]["id"]} == {agent, other}
+
+
+async def test_a_stored_agent_is_listed_with_its_model_and_what_was_said_last(
+    tmp_path: Path, endpoint: tuple[str, ...], model: ModelServer
+) -> None:
+    model.script(reply("the *last*\nword"))
+    async with on_stdio(tmp_path, *endpoint) as editor:
+        agent = await editor.create()
+        await editor.say("followup", agent, "hello")
+        await editor.ended(agent)
+        (live,) = (await editor.ask("agent/list"))["agents"]
+    async with on_stdio(tmp_path, "--model", "demo") as editor:
+        (row,) = (await editor.ask("agent/list"))["agents"]
+    assert (live["model"], live["summary"]) == ({"provider": "openai", "id": "played", "usable": True}, row["summary"])
+    assert (row["status"], row["model"]) == ("stored", {"provider": "openai", "id": "played"})
+    assert row["summary"] == "the *last* word"

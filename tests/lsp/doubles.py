@@ -178,7 +178,18 @@ class FakeHost:
             for agent_id, agent in self.agents.items()
         )
         stored = tuple(
-            Listed(SessionSummary(SessionHeader(agent_id, "file:///w", "/w", 1), "old", 3, 2, damaged="torn"), None)
+            Listed(
+                SessionSummary(
+                    SessionHeader(agent_id, "file:///w", "/w", 1),
+                    "old",
+                    events=3,
+                    last_time=2,
+                    summary="what was said",
+                    model=ModelRef("demo", "scripted"),
+                    damaged="torn",
+                ),
+                None,
+            )
             for agent_id in self.stored
         )
         return (rows + stored)[:limit], None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from agentls.core.ids import AgentId, BlockId
@@ -91,7 +92,7 @@ async def test_a_client_cannot_cancel_what_it_was_asked(client: Client, served: 
     assert await asked == {"jsonrpc": "2.0", "ok": True}
 
 
-# Conformance L07.
+# Case L07: an answer to what is not asked any more is passed over.
 
 
 async def test_a_late_answer_to_a_request_that_was_given_up_is_ignored(
@@ -110,9 +111,10 @@ async def test_a_late_answer_to_a_request_that_was_given_up_is_ignored(
 
 async def test_the_answers_of_a_client_are_results_and_errors(client: Client, served: Served) -> None:
     protocol = served.servers[0].protocol
-    one = protocol.send_request_async("window/showDocument", {"uri": "file:///a"}, msg_id="1")
-    two = protocol.send_request_async("window/showDocument", {"uri": "file:///a"}, msg_id="2")
-    three = protocol.send_request_async("window/showDocument", {"uri": "file:///a"}, msg_id="3")
+    params = types.ShowDocumentParams(uri="file:///a")
+    one, two, three = (protocol.send_request_async("window/showDocument", params, msg_id=id) for id in ("1", "2", "3"))
+    asked = [await client.requests.get() for _ in range(3)]
+    assert [(request["id"], request["params"]) for request in asked] == [(id, {"uri": "file:///a"}) for id in "123"]
     client.send({"jsonrpc": "2.0", "id": "1", "result": {"success": True}})
     client.send({"jsonrpc": "2.0", "id": "2", "error": {"code": -32000, "message": "no window"}})
     client.send({"jsonrpc": "2.0", "id": "3", "result": {"unexpected": 1}})

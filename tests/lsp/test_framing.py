@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentls.core.surrogates import dump
 from agentls.lsp.encode import TEXT_MAX, pieces
-from agentls.lsp.framing import Fault, Framer, NotJson, encode, framed, parse
+from agentls.lsp.framing import Fault, Framer, framed
 
 
 def case_bytes(name: str) -> bytes:
@@ -32,7 +33,7 @@ def methods(items: list[bytes | Fault]) -> list[object]:
     return [json.loads(item)["method"] for item in items if isinstance(item, bytes)]
 
 
-# Conformance L04: the length counts bytes, also where characters take several.
+# Case L04: the length counts bytes, also where characters take several.
 
 
 def test_frames_are_found_at_every_cut() -> None:
@@ -46,7 +47,7 @@ def test_frames_are_found_byte_by_byte() -> None:
     assert methods(read(*(stream[at : at + 1] for at in range(len(stream))))) == ["x/block", "x/end"]
 
 
-# Conformance L03: what a print leaves in the stream is not fatal as long as the messages can be told.
+# Case L03: what a print leaves in the stream is not fatal as long as the messages can be told.
 
 
 def test_noise_that_looks_like_a_header_is_passed_over() -> None:
@@ -125,35 +126,10 @@ def test_a_stream_that_ends_within_a_message_can_be_told() -> None:
 
 @given(st.lists(st.text(), max_size=5), st.lists(st.integers(0, 400)))
 def test_what_is_framed_is_read_however_it_is_cut(texts: list[str], cuts: list[int]) -> None:
-    bodies = [encode({"text": text}) for text in texts]
+    bodies = [dump({"text": text}) for text in texts]
     stream = b"".join(map(framed, bodies))
     at = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     assert read(*(stream[start:end] for start, end in pairwise(at))) == bodies
-
-
-# JSON ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_lone_surrogate_is_read_as_a_replacement() -> None:
-    assert parse(b'{"a\\ud800": ["\\udc00x", "\\ud83d\\ude42"]}') == {"a\ufffd": ["\ufffdx", "🙂"]}
-
-
-def test_a_lone_surrogate_is_written_as_a_replacement() -> None:
-    assert parse(encode({"a\ud800": ["\udc00x", ("🙂",)]})) == {"a\ufffd": ["\ufffdx", ["🙂"]]}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"\xff", b'"\xed\xa0\x80"', b"NaN", b'["\\ud800", NaN]', b"[" * 5000, b'"\\ud800"' + b"[" * 100_000],
-)
-def test_what_is_no_json_is_said_to_be_none(body: bytes) -> None:
-    with pytest.raises(NotJson):
-        parse(body)
-
-
-def test_what_has_no_json_form_is_a_type_error() -> None:
-    with pytest.raises(TypeError):
-        encode({"a": object()})
 
 
 # Pieces --------------------------------------------------------------------------------------------------------

@@ -11,11 +11,9 @@ import pytest
 from agentls.agent.agent import Sent
 from agentls.core.blocks import TextBlock
 from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
-from agentls.core.events import Mention
 from agentls.core.ids import MessageId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.sources import Catalog, CatalogEntry, Notice, PluginSource, Snapshot, UserSource
-from agentls.lsp.encode import ops_json
 from agentls.lsp.framing import framed
 from tests.lsp.clients import Client, Failed, Served
 from tests.lsp.doubles import FakeAgent, FakeHost, block
@@ -24,19 +22,16 @@ SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
 
 
 async def test_messages_reach_the_agent_with_all_they_carry(client: Client, agent: FakeAgent) -> None:
-    mention: JsonObject = {
-        "kind": "range", "label": "a.py:2-4", "uri": "file:///a.py", "startLine": 1, "endLine": 3,
-    }  # fmt: skip
     blocks: JsonValue = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
     await client.call("agent/send", {**SEND, "messageId": "a", "target": "next-step"})
-    await client.call("agent/send", {**SEND, "messageId": "b", "wakeup": False, "mentions": [mention]})
-    await client.call("agent/followup", {**SEND, "messageId": "c", "content": blocks, "mentions": [mention]})
+    await client.call("agent/send", {**SEND, "messageId": "b", "wakeup": False, "mentions": []})
+    await client.call("agent/followup", {**SEND, "messageId": "c", "content": blocks})
     await client.call("agent/steer", {**SEND, "messageId": "d", "expectedTurn": 3, "ifIdle": "refuse"})
     await client.call("agent/cancel", {"agentId": "one", "turn": 4, "keepInbox": True})
     a, b, c, d = agent.noted
     assert (a.target, a.wakeup, a.content) == ("next-step", True, (TextBlock("hello"),))
     assert (b.target, b.wakeup) == ("next-turn", False)
-    assert b.contexts == c.contexts == (Mention("range", "a.py:2-4", "file:///a.py", 1, 3),)
+    assert a.contexts == b.contexts == ()
     assert (c.content, c.source) == ((TextBlock("one "), TextBlock("two")), UserSource())
     assert (d.target, d.expected_turn, d.if_idle, d.source) == ("next-step", 3, "refuse", UserSource())
     assert agent.cancels == [("user", True, 4)]
@@ -111,7 +106,17 @@ async def test_an_agent_is_made_and_listed(client: Client, host: FakeHost) -> No
         ("one", "idle"), (state["agentId"], "idle"), ("old", "stored"),
     ]  # fmt: skip
     assert listed[0]["model"] == {"provider": "demo", "id": "scripted", "usable": True}
-    assert listed[2]["damaged"] == "torn"
+    assert listed[2] == {
+        "id": "old",
+        "workspaceUri": "file:///w",
+        "title": "old",
+        "status": "stored",
+        "model": {"provider": "demo", "id": "scripted"},
+        "createdAt": 1,
+        "updatedAt": 2,
+        "summary": "what was said",
+        "damaged": "torn",
+    }
 
 
 async def test_detach_needs_an_attach(client: Client, agent: FakeAgent) -> None:
@@ -190,7 +195,3 @@ async def test_bodies_are_never_logged(client: Client, caplog: pytest.LogCapture
         await client.refusal("agent/send", {**SEND, "content": [{"type": "a secret of the person"}]})
         await client.attach()
     assert "a secret of the person" not in caplog.text
-
-
-def test_ops_of_nothing_are_none() -> None:
-    assert ops_json(()) == []

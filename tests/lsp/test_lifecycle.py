@@ -66,7 +66,7 @@ async def test_the_extension_is_offered_to_who_announces_it(served: Served) -> N
     assert offered["version"] == 1
     assert offered["instance"] == "instance-1"
     assert "agent/inbox/resume" in cast(list[str], offered["methods"])
-    assert "turn-end" in cast(list[str], offered["blockKinds"])
+    assert offered["blockKinds"] == ["user", "assistant", "reasoning", "tool", "context", "error", "turn-end"]
     assert "textDocumentSync" not in capabilities
     assert result["serverInfo"] == {"name": "agentls", "version": "0.1.0"}
 

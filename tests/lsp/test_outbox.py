@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,10 +19,10 @@ from agentls.core.chunks import Usage
 from agentls.core.ids import BlockId
 from agentls.core.json import JsonObject
 from agentls.core.transcript import Append, Block, CallFacts, Change, Drop, Put
-from agentls.lsp import encode
 from agentls.lsp.framing import Framer, framed
-from agentls.lsp.transport import Writer
-from tests.lsp.doubles import FakeAgent, block, state_of
+from agentls.lsp.outbox import Outboxes
+from agentls.lsp.transport import FileSink, Writer
+from tests.lsp.doubles import FakeAgent, block
 from tests.lsp.lines import Line, Valve, assert_same
 from tests.reducer import Reducer
 
@@ -339,6 +340,22 @@ async def test_a_client_without_progress_and_a_great_backlog_is_disconnected() -
     await writer.close()
 
 
+async def test_an_output_that_fails_hurts_nobody_but_its_client() -> None:
+    agent, line = await _attached(block("a", 1, "x"))
+    writer = Writer(FileSink(os.open("/dev/full", os.O_WRONLY)))
+    outboxes = Outboxes(writer)
+    outboxes.attach(agent, None, None)[1].resume()
+    agent.append("a", " and more")
+    async with asyncio.timeout(10):
+        await writer.lost()
+    agent.append("a", " and more again")
+    await line.settle()
+    assert_same(line.reducer, agent)
+    outboxes.close()
+    await writer.close()
+    await line.end()
+
+
 async def test_a_slow_client_with_little_waiting_is_kept() -> None:
     valve = Valve()
     valve.open.clear()
@@ -350,7 +367,3 @@ async def test_a_slow_client_with_little_waiting_is_kept() -> None:
     valve.open.set()
     await writer.close()
     assert bytes(valve.taken) == b"x" * 60
-
-
-def test_the_state_of_a_double_is_whole() -> None:
-    assert encode.state_json("e", 1, state_of("one"))["agentId"] == "one"

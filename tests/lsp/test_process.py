@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -15,17 +14,25 @@ import pytest
 
 from agentls.core.json import JsonObject
 from agentls.lsp.framing import Framer
-from tests.lsp.processes import (
-    INITIALIZE,
-    SECONDS,
-    Talk,
-    agentls,
-    environment,
-    fake_server,
-    message,
-    started,
-    wait_gone,
-)
+from tests.processes import INITIALIZE, SECONDS, Talk, agentls, environment, message, started, wait_gone
+
+FAKE_HOST = """
+import asyncio, sys
+from agentls.lsp.transport import take_stdio
+fds = take_stdio()
+{before}
+from agentls.lsp.server import serve_stdio
+from tests.lsp.doubles import FakeAgent, FakeHost
+async def main():
+    return await serve_stdio(FakeHost(FakeAgent()), fds, asyncio.Event())
+sys.exit(asyncio.run(main()))
+"""
+
+
+def fake_server(before: str = "") -> list[str]:
+    """The command of the stdio server over a fake agent, in a process of its own."""
+    return [sys.executable, "-c", FAKE_HOST.format(before=before)]
+
 
 NOISE = """
 import os, subprocess
@@ -167,6 +174,16 @@ def test_it_works_from_file_to_file(tmp_path: Path) -> None:
     assert cast(JsonObject, found[2]["error"])["code"] == -32601
 
 
+def test_an_output_that_takes_nothing_ends_the_connection_and_nothing_else() -> None:
+    with open("/dev/full", "wb") as full, started(fake_server(), stdout=full.fileno()) as process:
+        assert process.stdin is not None
+        process.stdin.write(message("initialize", INITIALIZE, id=1))
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == b"the output cannot be written: No space left on device\n"
+
+
 def test_it_works_on_the_socket_pairs_that_editors_make() -> None:
     ours, theirs = socket.socketpair()
     back, out = socket.socketpair()
@@ -285,5 +302,4 @@ def test_no_environment_is_needed_to_say_the_version() -> None:
     done = subprocess.run(
         agentls("--version"), capture_output=True, env={"PYTHONPATH": environment()["PYTHONPATH"]}, check=True
     )
-    assert done.stdout
-    assert os.environ
+    assert done.stdout == b"agentls 0.1.0\n"

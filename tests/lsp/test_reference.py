@@ -12,10 +12,12 @@ import orjson
 import pytest
 
 from agentls.agent.agent import Cancelled, Changed, Page, Sent
+from agentls.agent.host import Listed
 from agentls.agent.state import EditorFacts, LastTurn, TurnFacts, WaitingMessage
 from agentls.agent.view import AppendOp, CatchUp, DropOp, PutOp
 from agentls.core.blocks import TextBlock
 from agentls.core.chunks import Usage
+from agentls.core.events import ModelRef, SessionHeader
 from agentls.core.ids import BlockId, MessageId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.transcript import Block, CallFacts
@@ -23,6 +25,7 @@ from agentls.lsp import encode, errors, methods, reference
 from agentls.lsp.handlers import Handlers
 from agentls.lsp.methods import METHODS, Method
 from agentls.lsp.wire import Wire
+from agentls.store.store import SessionSummary
 from tests.lsp.doubles import FakeAgent, block, state_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +143,10 @@ def test_frames_and_states_have_their_shapes() -> None:
     check(methods.CREATE, encode.state_json("e", 1, busy))
     check(methods.CANCEL, encode.outcome_json(Cancelled("stale", (waiting,))))
     check(methods.REMOVE, encode.outcome_json(Changed("gone", ())))
+    header = SessionHeader("one", "file:///w", "/w", 1, parent="zero")
+    stored = SessionSummary(header, "t", 3, 2, "said", ModelRef("p", "m"), "torn")
+    rows = [encode.listed_json(Listed(stored, None)), encode.listed_json(Listed(stored, agent))]
+    check(methods.LIST, {"agents": rows, "nextCursor": "2.1"})
     sent = Sent(MessageId("m"), "refused", 1, 0, "id-conflict", (TextBlock("x"),), repeated=True, now="taken")
     check(methods.SEND, encode.sent_json(sent))
 

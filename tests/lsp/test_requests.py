@@ -80,9 +80,9 @@ SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
         ),
         (
             "agent/followup",
-            {**SEND, "mentions": [{"kind": "file", "label": "a", "startLine": -1}]},
-            "mentions[0].startLine",
-            "expected a whole number from 0, not -1",
+            {**SEND, "mentions": [{"kind": "file", "label": "a"}]},
+            "mentions",
+            "a list of 1 is not served by this version; leave it out",
         ),
         ("agent/steer", {**SEND, "expectedTurn": 1.5}, "expectedTurn", "expected a whole number from 1, not 1.5"),
         ("agent/steer", {**SEND, "ifIdle": "wait"}, "ifIdle", 'expected "start" or "refuse", not "wait"'),

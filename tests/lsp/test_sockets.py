@@ -14,9 +14,9 @@ import pytest
 from agentls.core.errors import UserError
 from agentls.lsp import sockets
 from agentls.lsp.server import serve_socket
-from tests.lsp.clients import Client
+from tests.lsp.clients import Client, Failed
 from tests.lsp.doubles import FakeAgent, FakeHost
-from tests.lsp.processes import SECONDS, Talk, agentls, message, started
+from tests.processes import SECONDS, Talk, agentls, message, started
 
 
 def test_folder_and_socket_are_the_owner_s_alone(tmp_path: Path) -> None:
@@ -121,7 +121,10 @@ async def test_clients_of_a_socket_come_and_go_and_a_stop_ends_all(tmp_path: Pat
     await clients[2].call("agent/list")
     stop.set()
     await asyncio.wait_for(serving, SECONDS)
-    assert isinstance(await asyncio.gather(waiting, return_exceptions=True), list)
+    with pytest.raises(Failed, match="agent/send was cancelled") as answered:
+        await waiting
+    assert answered.value.code == -32800, "a stop leaves no request without an answer"
+    agent.gate.set()
     assert not path.exists()
     for client in clients:
         await client.close()

@@ -1,6 +1,6 @@
 """Stands for the local model's process in tests: the same handshake, and an HTTP server that says what it was given.
 
-python fake_child.py serve | dies | hangs
+python fake_child.py serve | breaks | dies | hangs
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ def main(mode: str, *rest: str) -> None:
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
+            if mode == "breaks":
+                self.send_response(200)
+                self.send_header("content-length", "1000")
+                self.end_headers()
+                self.wfile.write(b'data: {"choices": [{"delta": {"content": "half"}}]}\n\n')
+                threading.Event().wait()
             good = self.headers["authorization"] == f"Bearer {key}"
             facts = json.dumps({"pid": os.getpid(), "key": good, "env": sorted(os.environ), "path": self.path})
             body = json.dumps({"choices": [{"message": {"content": facts}, "finish_reason": "stop"}]}).encode()

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterable, Iterable
 from agentls.core.assembler import BlockAssembler, check_stream
 from agentls.core.blocks import ContentBlock, TextBlock
 from agentls.core.chunks import Chunk, TextDelta
-from agentls.core.events import ModelRef
 from agentls.core.ids import MessageId
 from agentls.core.messages import Message, Role
 from agentls.core.reasons import Failed, Failure
@@ -33,7 +32,7 @@ def message(role: Role, source: MessageSource, *content: ContentBlock | str) -> 
 
 def asking(*messages: Message | str, system: str = "") -> ModelRequest:
     said = tuple(user(each) if isinstance(each, str) else each for each in messages)
-    return ModelRequest(ModelRef("test", "m1"), system, said or (user("hi"),))
+    return ModelRequest(system, said or (user("hi"),))
 
 
 async def read(stream: AsyncIterable[Chunk]) -> list[Chunk]:

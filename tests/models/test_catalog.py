@@ -43,7 +43,7 @@ def catalog(*usable: ModelRow, choice: str | None = None) -> Catalog:
 
 
 def test_the_default_is_the_first_row_that_is_usable() -> None:
-    """SEMANTICS, small rules: the local model if it can run, else the demo; a configured endpoint goes before both."""
+    """The local model if it can run, else the demo; a configured endpoint goes before both."""
     assert catalog(LOCAL, DEMO).default() == LOCAL.ref
     assert catalog(DEMO).default() == DEMO.ref
     assert catalog(REMOTE, LOCAL, DEMO).default() == REMOTE.ref

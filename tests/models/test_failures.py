@@ -104,7 +104,7 @@ def test_a_limit_that_passes_by_itself_is_no_empty_account(text: str) -> None:
     ],
 )
 def test_a_status_has_its_code(status: int, text: str, code: str) -> None:
-    """Statement 25, and the table of section 2.5."""
+    """Statement 25, and the other statuses."""
     assert code_of_status(status, text) == code
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import agentls
+from agentls.core.chunks import TextDelta
 from agentls.core.reasons import Failure
 from agentls.models.catalog import LOCAL
 from agentls.models.dialects.openai_chat import OpenAiChat
@@ -83,6 +84,22 @@ async def test_a_child_that_died_is_started_again_by_the_next_request(child: Loc
     os.kill(pid, signal.SIGKILL)
     assert (await facts(asked))["pid"] != pid
     assert (await facts(asked))["pid"] == child.pid
+
+
+async def test_a_child_that_dies_while_it_answers_leaves_what_it_had_said(network: Network) -> None:
+    server = LocalServer(command("breaks"))
+    chunks = []
+    async for chunk in model(server, network).stream(asking()):
+        chunks.append(chunk)
+        if isinstance(chunk, TextDelta):
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)
+    assert texts(chunks) == ["half"]
+    assert failure_of(chunks) == Failure(
+        'the local model "smollm2" ended while it answered; the next message starts it again',
+        "TRANSPORT",
+    )
+    await server.close()
 
 
 async def test_each_child_has_a_key_of_its_own(child: LocalServer) -> None:

@@ -75,7 +75,7 @@ def code(*payloads: Payload, tail: str | None = None) -> str:
 
 
 def test_reasoning_then_text_then_calls_in_one_chunk_and_ends_in_order_of_opening() -> None:
-    """Section 2.4: block ends, then usage, then the finish."""
+    """Block ends come in the order of their starts, then usage, then the finish."""
     chunk = delta(content="b", reasoning_content="a", tool_calls=[tool(0, "k", "read", "{}")])
     usage = {"prompt_tokens": 1, "completion_tokens": 2}
     assert decoded(chunk, delta("tool_calls"), {"choices": [], "usage": usage}, "[DONE]") == [
@@ -512,10 +512,11 @@ def whole(body: bytes) -> Sequence[Chunk]:
     return list(check_stream(OpenAiChatDecoder().whole(body)))
 
 
-def test_a_completion_that_was_not_streamed_is_an_answer() -> None:
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_completion_that_was_not_streamed_is_an_answer(mark: bytes) -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [tool(None, "a", "read", "{}")]}
     body = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 2}}
-    stream = assemble(whole(json.dumps(body).encode()))
+    stream = assemble(whole(mark + json.dumps(body).encode()))
     assert stream.blocks() == (TextBlock("hi"), ToolCallBlock(CallId("a"), "read", "{}", "a"))
     assert stream.finish == ToolCalls()
     assert stream.usage == Usage(input_tokens=2)

@@ -59,7 +59,7 @@ def test_a_plain_request_has_what_it_needs_and_nothing_else() -> None:
 
 
 def test_the_same_request_gives_the_same_bytes_whatever_the_order_of_its_options() -> None:
-    """Section 2.5: prefixes are cached by bytes."""
+    """Providers cache prefixes by their bytes."""
     request = replace(asking("hi"), tools=(READ,))
     orders: list[JsonObject] = [{"stop": ["x"], "seed": 1}, {"seed": 1, "stop": ["x"]}]
     one, two = (replace(request, options=options) for options in orders)

@@ -1,7 +1,7 @@
 """Streams of a real llama.cpp server, replayed: what it sends is what we must understand.
 
-Recorded from llama.cpp's own server with SmolLM2 and, where a call is made, a 0.5B coder model (shared/RIG.md section
-4); each file holds a response body as it came, `err_401_with_headers.txt` the whole response.
+Recorded from llama.cpp's own server with SmolLM2 (`smol`) and a 0.5B coder model (`qwen`), which alone makes calls;
+each file holds a response body as it came, `err_401_with_headers.txt` the whole response.
 """
 
 from __future__ import annotations
@@ -44,19 +44,48 @@ def stream_of(name: str) -> BlockAssembler:
     return assemble(decoded([bytes_of(f"{name}.sse")]))
 
 
-@pytest.mark.parametrize(
-    ("name", "finish", "start", "usage"),
-    [
-        ("smol_text_usage", Stop(), "Hello, I'm here to help with any", Usage(13, 14, 24)),
-        ("smol_text_no_usage", MaxTokens(), "One two is a classic example", None),
-        ("smol_text_length", MaxTokens(), "In the heart of", Usage(12, 4, 24)),
-        ("smol_text_stop", Stop(), "a: 1", Usage(15, 5, 24)),
-        ("smol_unicode", MaxTokens(), "🌟 héllo ☁🌟", Usage(22, 24, 24)),
-        ("smol_logprobs", MaxTokens(), "x is", None),
-        ("qwen_unicode", Stop(), "✓ héllo 你好 😀", Usage(15, 8, 14)),
-        ("smol_truncated_server_killed", CLOSED, "A well-known story", None),
-    ],
-)
+TEXTS: list[tuple[str, FinishReason, str, Usage | None]] = [
+    ("smol_text_usage", Stop(), "Hello, I'm here to help with any", Usage(13, 14, 24)),
+    ("smol_text_no_usage", MaxTokens(), "One two is a classic example", None),
+    ("smol_text_length", MaxTokens(), "In the heart of", Usage(12, 4, 24)),
+    ("smol_text_stop", Stop(), "a: 1", Usage(15, 5, 24)),
+    ("smol_unicode", MaxTokens(), "🌟 héllo ☁🌟", Usage(22, 24, 24)),
+    ("smol_logprobs", MaxTokens(), "x is", None),
+    ("smol_json_object", Stop(), '{\n    "a": {\n        "b": {', Usage(12, 44, 26)),
+    ("smol_json_schema", Stop(), '{\n  "file": "main.py",\n  "line": 7,', Usage(17, 37, 24)),
+    ("smol_tool_auto", Stop(), "```python\ndef read_file_main():", Usage(1, 66, 32)),
+    ("smol_tool_named", Stop(), "The TODO is located at the end", Usage(10, 59, 19)),
+    ("smol_tool_parallel", MaxTokens(), "```python\n# Read a.py and b.py", Usage(20, 160, 20)),
+    ("smol_tool_required", Stop(), "```python\ndef read_file_main():", Usage(27, 66, 6)),
+    ("smol_tool_result", MaxTokens(), "The `config.txt` file is located at", Usage(32, 40, 19)),
+    ("smol_context_full_midstream", MaxTokens(), "The number of times you can repeat", Usage(34, 478, 0)),
+    ("smol_truncated_server_killed", CLOSED, "A well-known story", None),
+    ("qwen_text_usage", Stop(), "Hello!", Usage(18, 3, 8)),
+    ("qwen_text_no_usage", Stop(), "One two", None),
+    ("qwen_text_length", MaxTokens(), "In the heart of", Usage(11, 4, 14)),
+    ("qwen_text_stop", Stop(), "The list you provided is: a", Usage(14, 8, 14)),
+    ("qwen_unicode", Stop(), "✓ héllo 你好 😀", Usage(15, 8, 14)),
+    ("qwen_logprobs", MaxTokens(), "I'm", None),
+    ("qwen_json_object", Stop(), '{\n  "a": "value"\n}', Usage(11, 14, 16)),
+    ("qwen_json_schema", Stop(), '{\n  "file": "main.py",\n  "line": 7,', Usage(15, 29, 14)),
+]
+CALLS = [
+    ("qwen_tool_auto", "read_file", '{"path": "src/main.py"}', Usage(43, 19, 92)),
+    ("qwen_tool_named", "grep", '{"pattern": "TODO", "glob": "*"}', Usage(9, 21, 189)),
+    ("qwen_tool_parallel", "read_file", '{"path": "read.py"}', Usage(17, 18, 125)),
+    ("qwen_tool_required", "read_file", '{"path": "src/main.py"}', Usage(194, 19, 6)),
+    ("qwen_tool_result", "read_file", '{"path": "config.txt"}', Usage(54, 18, 124)),
+]
+NO_CONTENT = "smol_sse_ping_comments"
+STREAMS = sorted([name for name, *_ in TEXTS] + [name for name, *_ in CALLS] + [NO_CONTENT])
+
+
+def test_every_recorded_stream_is_replayed() -> None:
+    streams = [file.stem for file in RECORDED.glob("*.sse") if b"\ndata: " in b"\n" + file.read_bytes()]
+    assert sorted(streams) == STREAMS
+
+
+@pytest.mark.parametrize(("name", "finish", "start", "usage"), TEXTS)
 def test_a_recorded_text_is_read(name: str, finish: FinishReason, start: str, usage: Usage | None) -> None:
     stream = stream_of(name)
     assert stream.finish == finish
@@ -66,18 +95,10 @@ def test_a_recorded_text_is_read(name: str, finish: FinishReason, start: str, us
     assert placed.block.text.startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("name", "tool", "arguments"),
-    [
-        ("qwen_tool_auto", "read_file", '{"path": "src/main.py"}'),
-        ("qwen_tool_named", "grep", '{"pattern": "TODO", "glob": "*"}'),
-        ("qwen_tool_parallel", "read_file", '{"path": "read.py"}'),
-        ("qwen_tool_result", "read_file", '{"path": "config.txt"}'),
-    ],
-)
-def test_a_recorded_call_is_read(name: str, tool: str, arguments: str) -> None:
+@pytest.mark.parametrize(("name", "tool", "arguments", "usage"), CALLS)
+def test_a_recorded_call_is_read(name: str, tool: str, arguments: str, usage: Usage) -> None:
     stream = stream_of(name)
-    assert stream.finish == ToolCalls()
+    assert (stream.finish, stream.usage) == (ToolCalls(), usage)
     blocks: tuple[ContentBlock, ...] = stream.blocks()
     assert [(block.name, block.arguments) for block in blocks if isinstance(block, ToolCallBlock)] == [
         (tool, arguments)
@@ -85,18 +106,17 @@ def test_a_recorded_call_is_read(name: str, tool: str, arguments: str) -> None:
 
 
 def test_comments_in_a_long_silence_are_no_content() -> None:
+    data = bytes_of(f"{NO_CONTENT}.sse")
+    assert data.count(b":\n\n") == 7
     parser = SseParser()
-    parser.feed(bytes_of("smol_sse_ping_comments.sse"))
+    parser.feed(data)
     assert len(list(parser.payloads())) == 3
-    assert parser.comments == 7
-    assert stream_of("smol_sse_ping_comments").finish == EMPTY
+    assert stream_of(NO_CONTENT).finish == EMPTY
 
 
-@pytest.mark.parametrize(
-    "file", sorted(RECORDED.glob("*_t*.sse")) + sorted(RECORDED.glob("*_unicode.sse")), ids=lambda file: file.stem
-)
-def test_a_recorded_stream_gives_the_same_chunks_whatever_the_cuts(file: Path) -> None:
-    data = file.read_bytes()
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_recorded_stream_gives_the_same_chunks_whatever_the_cuts(name: str) -> None:
+    data = bytes_of(f"{name}.sse")
     whole = decoded([data])
     assert decoded(data[at : at + 1] for at in range(len(data))) == whole
     for size in (2, 3, 7, 64, 1000):
@@ -157,7 +177,6 @@ def test_a_refusal_in_any_other_shape_keeps_its_words(body: bytes, message: str)
 
 
 def test_a_refusal_keeps_retry_after_and_request_id() -> None:
-    """Section 2.5."""
     headers = {"retry-after": "20", "x-request-id": "req-1"}
     failure = OpenAiChat().classify(429, headers, b'{"error":{"message":"slow down"}}', 0)
     assert failure == Failure("slow down", "RATE_LIMIT", 429, 20_000, "req-1")

@@ -1,4 +1,4 @@
-"""When a request is tried again: the table of section 1.8."""
+"""When a request is tried again, and after how long."""
 
 from __future__ import annotations
 

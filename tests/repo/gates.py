@@ -7,7 +7,10 @@ here mends.
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -264,24 +267,70 @@ def machine_traces(root: Path) -> list[Finding]:
     return findings
 
 
-_OUTSIDE = "../" + "shared"
-_NEWER_CASES = f"{_OUTSIDE}/conformance"
+# A folder beside the repository and its pages; in pieces, since this file is read too.
+_OUTSIDE = "shared" + "/"
+_PAGES = "DESIGN|PROTOCOL|RIG|SEMANTICS|STYLE"
+_OUTSIDE_MENTION = re.compile(rf"(?:\.\./)+{_OUTSIDE}[\w./-]*|(?<![\w./-]){_OUTSIDE}[\w./-]+|\b(?:{_PAGES})\.md\b")
+_READER_OF_NEWER_CASES = "tests/conformance/cases.py"
 
 
 def outside_mentions(root: Path) -> list[Finding]:
-    """Find mentions of the folder beside the repository; only tests may, for newer conformance cases."""
+    """Find mentions of the folder beside the repository and of its pages; only the reader of the conformance cases may
+    name the folder of newer ones."""
     findings: list[Finding] = []
     for path in _files(root):
         name = _name(root, path)
-        if path.suffix not in {".md", ".py"}:
+        if path.suffix not in CODE_SUFFIXES | {".md"}:
             continue
-        allowed = _NEWER_CASES if name.startswith("tests/") and path.suffix == ".py" else "\0"
         findings += [
-            Finding(name, number, f'mentions "{_OUTSIDE}", which a clone does not have')
+            Finding(name, number, f'mentions "{mention}", which a clone does not have')
             for number, line in _lines(path)
-            if _OUTSIDE in line.replace(allowed, "")
+            for mention in _OUTSIDE_MENTION.findall(line)
+            if name != _READER_OF_NEWER_CASES or not mention.endswith(f"{_OUTSIDE}conformance")
         ]
     return findings
+
+
+_NUMBERS = r"\d+(?:(?:, | and )\d+)*"
+_CITED = re.compile(rf"\b(?P<what>[Ss]tatement|Rule)s? (?P<numbers>{_NUMBERS})\b|\b(?P<case>[A-Z]\d\d[a-z]?)\b")
+
+
+def cited_ids(root: Path) -> list[Finding]:
+    """Find statements, cases and rules that a docstring or a comment of a test cites and that tests/README.md does not
+    explain, in a list item that begins with them."""
+    page = root / "tests" / "README.md"
+    items = [re.match(r"- ([^:]+): \S", line) for _, line in _lines(page)] if page.is_file() else []
+    explained = {cited for item in items if item for cited in _ids(item[1])}
+    return [
+        Finding(_name(root, path), number, f'cites "{cited}", which tests/README.md does not explain')
+        for path in _files(root / "tests")
+        if path.suffix == ".py"
+        for number, line in _remarks(path)
+        for cited in _ids(line)
+        if cited not in explained
+    ]
+
+
+def _ids(text: str) -> Iterator[str]:
+    """Yield the ids that a text cites: `Statement 7`, `Rule 7`, `S07`."""
+    for found in _CITED.finditer(text):
+        if found["case"]:
+            yield found["case"]
+        else:
+            yield from (f"{found['what'].capitalize()} {number}" for number in re.findall(r"\d+", found["numbers"]))
+
+
+def _remarks(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a Python file's docstrings and comments."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            match node.body[0]:
+                case ast.Expr(value=ast.Constant(value=str(text)), lineno=line):
+                    yield from enumerate(text.split("\n"), start=line)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 # --- Layout -----------------------------------------------------------------------------------------
@@ -327,6 +376,7 @@ GATES: tuple[Gate, ...] = (
     one_line_paragraphs,
     machine_traces,
     outside_mentions,
+    cited_ids,
     commands,
 )
 

@@ -13,7 +13,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Pieces of what the gates look for, since they read this file too.
 DOCS = "docs"
 PAGE = f"{DOCS}/page.md"
-OUTSIDE = "../" + "shared"
+SHARED = "shared" + "/"
+PAGES = [name + ".md" for name in ("DESIGN", "PROTOCOL", "RIG", "SEMANTICS", "STYLE")]
 
 RFC = """\
 # One log
@@ -317,16 +318,48 @@ def test_another_path_passes(text: str, tmp_path: Path) -> None:
     assert found(gates.machine_traces, tree(tmp_path, **{PAGE: text})) == []
 
 
-@pytest.mark.parametrize("name", [PAGE, "server/a.py", "tests/core/test_a.py", "tests/README.md"])
-def test_a_mention_of_the_folder_beside_the_repository_is_found(name: str, tmp_path: Path) -> None:
-    (finding,) = found(gates.outside_mentions, tree(tmp_path, **{name: f"\n# {OUTSIDE}/page\n"}))
-    assert finding.startswith(f"{name}:2: mentions ")
+@pytest.mark.parametrize("name", [PAGE, "server/a.py", "tests/core/test_a.py", "tests/README.md", "scripts/setup"])
+@pytest.mark.parametrize("mention", [f"../{SHARED}", f"../../{SHARED}page.md", f"{SHARED}RIG", *PAGES])
+def test_a_mention_of_the_folder_beside_the_repository_is_found(name: str, mention: str, tmp_path: Path) -> None:
+    (finding,) = found(gates.outside_mentions, tree(tmp_path, **{name: f"\n# see {mention} section 4\n"}))
+    assert finding == f'{name}:2: mentions "{mention}", which a clone does not have'
 
 
-def test_only_a_test_may_read_newer_conformance_cases(tmp_path: Path) -> None:
-    line = f'NEWER = "{OUTSIDE}/conformance"\n'
-    assert found(gates.outside_mentions, tree(tmp_path, **{"tests/models/test_a.py": line})) == []
-    assert len(found(gates.outside_mentions, tree(tmp_path, **{"server/a.py": line, PAGE: line}))) == 2
+@pytest.mark.parametrize("text", ["what is shared", f"x/{SHARED}y", "docs/protocol/README.md", "PROTOCOL_TLS"])
+def test_what_only_looks_like_one_passes(text: str, tmp_path: Path) -> None:
+    assert found(gates.outside_mentions, tree(tmp_path, **{PAGE: f"# {text}\n"})) == []
+
+
+def test_only_the_reader_of_the_cases_may_name_newer_ones(tmp_path: Path) -> None:
+    line = f'NEWER = "../{SHARED}conformance"\n'
+    assert found(gates.outside_mentions, tree(tmp_path, **{"tests/conformance/cases.py": line})) == []
+    assert len(found(gates.outside_mentions, tree(tmp_path, **{"tests/models/test_a.py": line, PAGE: line}))) == 2
+
+
+EXPLAINED = "# Tests\n\n- Statement 7: One.\n- S02, S02b: Two.\n- Rule 3: Three.\n\nStatement 8: no item.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ('"""Statements 7 and 12, and case S03."""', ["Statement 12", "S03"]),
+        ('def test_a() -> None:\n    """Rules 3, 4 and 5:\n    S02b."""', ["Rule 4", "Rule 5"]),
+        ("# Case L07.", ["L07"]),
+        ('class A:\n    """As statement 8 has it."""', ["Statement 8"]),
+    ],
+)
+def test_a_cited_id_that_nobody_explains_is_found(text: str, missing: list[str], tmp_path: Path) -> None:
+    root = tree(tmp_path, **{"tests/core/test_a.py": f"{text}\n", "tests/README.md": EXPLAINED})
+    findings = found(gates.cited_ids, root)
+    assert [finding.split('"')[1] for finding in findings] == missing
+    assert all(finding.startswith("tests/core/test_a.py:") for finding in findings)
+    assert findings[0].endswith("which tests/README.md does not explain")
+
+
+def test_what_is_explained_and_what_is_no_docstring_passes(tmp_path: Path) -> None:
+    text = '"""Statement 7, rule 9 of something else, S02 and S02b; Rule 3."""\n\nNAME = "S99"\n'
+    root = tree(tmp_path, **{"tests/core/test_a.py": text, "tests/README.md": EXPLAINED, "server/a.py": "# S99\n"})
+    assert found(gates.cited_ids, root) == []
 
 
 # --- Layout -------------------------------------------------------------------------------------------

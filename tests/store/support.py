@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import subprocess
@@ -66,12 +65,6 @@ def alter(database: Path, statement: str, *parameters: object) -> None:
         changed = connection.execute(statement, parameters).rowcount
     connection.close()
     assert changed != 0
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0.001)
 
 
 class Child:

@@ -12,7 +12,8 @@ from agentls.core.errors import LogicError
 from agentls.core.events import AgentConfig, Event, SessionTitle, UnknownEvent
 from agentls.core.ids import SessionId
 from agentls.store.sqlite import SESSIONS_FILE, SqliteStore
-from tests.store.support import TIME, A, B, alter, events, header, message, said, turn, until
+from tests.harness import until
+from tests.store.support import TIME, A, B, alter, events, header, message, said, turn
 
 
 def levels(trace: list[str]) -> list[str]:

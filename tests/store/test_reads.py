@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentls.core.blocks import TextBlock
 from agentls.core.errors import UserError
-from agentls.core.events import Event, TurnStart
-from agentls.core.reasons import RetryTrigger
+from agentls.core.events import AgentConfig, AssistantMessage, Event, EventData, ModelRef, TurnStart, UserMessage
+from agentls.core.ids import MessageId
+from agentls.core.messages import Message
+from agentls.core.reasons import RetryTrigger, Stop
+from agentls.core.sources import ModelSource, Notice, PluginSource
 from agentls.store import reader, schema
 from agentls.store.log import SqliteLog
 from agentls.store.sqlite import SESSIONS_FILE, SqliteStore
@@ -132,6 +137,37 @@ async def test_the_list_of_one_workspace(store: SqliteStore) -> None:
     assert [row.header.id for row in rows] == ["s1"]
     assert cursor is None
     assert await store.list("file:///other") == ((), None)
+
+
+async def test_the_list_tells_the_model_and_in_one_plain_line_what_was_said_last(store: SqliteStore) -> None:
+    log = await store.create(header())
+    seen: list[tuple[str | None, ModelRef | None]] = []
+
+    async def look(*payloads: EventData) -> None:
+        await log.commit(events(len(await log.read()), *payloads), durable=False)
+        ((row,), _) = await store.list()
+        seen.append((row.summary, row.model))
+
+    one, two = ModelRef("p", "one"), ModelRef("q", "two")
+    await look(AgentConfig(mode="ask"))
+    await look(AgentConfig(model=one), said("  first\nquestion \x1b "))
+    await look(answer("an answer"), AgentConfig(mode="read-only"))
+    await look(answer(" "), replace(answer("x"), message=replace(answer("x").message, content=())))
+    await look(UserMessage(Message(MessageId("c"), "user", (TextBlock("told"),), PluginSource("git", Notice("s")))))
+    await look(AgentConfig(model=two), said("a"), answer("b" * 10_000))
+    assert seen == [
+        (None, None),
+        ("first question ␛", one),
+        ("an answer", one),
+        ("an answer", one),
+        ("an answer", one),
+        ("b" * 119 + "…", two),
+    ]
+
+
+def answer(text: str) -> AssistantMessage:
+    message = Message(MessageId("a1.1.1"), "assistant", (TextBlock(text),), ModelSource("p", "one"), (0,))
+    return AssistantMessage(1, 1, 1, message, Stop())
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1", "1.x", "1.2.3"])

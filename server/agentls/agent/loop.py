@@ -313,7 +313,7 @@ class LoopAgent(Agent):
         except UserError as error:
             attempt.fail(Failure(str(error), "NO_MODEL"))
         else:
-            await attempt.run(model, model_request(self._state, self._prompt, model.ref, self.id))
+            await attempt.run(model, model_request(self._state, self._prompt))
         if self._journal.failure is not None or _open(self._state).cancel is not None:
             return
         finish = attempt.stream.finish

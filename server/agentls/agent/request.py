@@ -17,7 +17,6 @@ from agentls.core.events import (
     TurnStart,
     UserMessage,
 )
-from agentls.core.ids import AgentId
 from agentls.core.messages import Message
 from agentls.core.reasons import MessageTrigger
 from agentls.core.session import SessionState
@@ -45,9 +44,9 @@ def enter_step(state: SessionState, action: EnterStep, prompt: Prompt, model: Mo
     return tuple(events)
 
 
-def model_request(state: SessionState, prompt: Prompt, model: ModelRef, agent: AgentId) -> ModelRequest:
+def model_request(state: SessionState, prompt: Prompt) -> ModelRequest:
     """What the log says the model is to see."""
-    return ModelRequest(model, prompt.system(), state.history.messages, prompt.tools, session_id=agent)
+    return ModelRequest(prompt.system(), state.history.messages, prompt.tools)
 
 
 def _message(item: InboxItem) -> Message:

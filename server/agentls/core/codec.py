@@ -27,6 +27,7 @@ from agentls.core.reasons import (
     TurnEndReason,
     TurnTrigger,
 )
+from agentls.core.shown import shown
 from agentls.core.sources import FORMS, SOURCES, ContextForm, MessageSource
 
 T = TypeVar("T")
@@ -94,15 +95,10 @@ def _exactly(kind: type[T], name: str) -> Callable[[object, object], T]:
     def check(raw: object, _: object) -> T:
         # bool is an int to Python and never one to JSON.
         if not isinstance(raw, kind) or (isinstance(raw, bool) and kind is not bool):
-            raise DecodeError(f"expected {name}, not {_shown(raw)}")
+            raise DecodeError(f"expected {name}, not {shown(raw)}")
         return raw
 
     return check
-
-
-def _shown(raw: object) -> str:
-    text = repr(raw)
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _as_is(raw: object, _: object) -> object:
@@ -120,7 +116,7 @@ def _dataclass_decoder(cls: type[Any]) -> Callable[[Any, Any], Any]:
 
     def structure(raw: Any, hint: Any) -> Any:
         if not isinstance(raw, Mapping):
-            raise DecodeError(f"expected an object, not {_shown(raw)}")
+            raise DecodeError(f"expected an object, not {shown(raw)}")
         return plain(raw, hint)
 
     return structure
@@ -147,10 +143,10 @@ def _union_decoder(base: type[Any]) -> Callable[[Any, Any], Any]:
 
     def structure(raw: Any, _: Any) -> Any:
         if not isinstance(raw, Mapping):
-            raise DecodeError(f"expected an object, not {_shown(raw)}")
+            raise DecodeError(f"expected an object, not {shown(raw)}")
         kind = raw.get(union.tag)
         if not isinstance(kind, str) or not kind:
-            raise DecodeError(f'a {union.name} needs a text "{union.tag}", not {_shown(kind)}')
+            raise DecodeError(f'a {union.name} needs a text "{union.tag}", not {shown(kind)}')
         cls = union.type_for(kind)
         if cls is not None:
             try:
@@ -176,7 +172,7 @@ def _list_of(hint: Any) -> Callable[[Any, Any], Any]:
 
     def structure(raw: Any, _: Any) -> Any:
         if not isinstance(raw, list | tuple):
-            raise DecodeError(f"expected a list, not {_shown(raw)}")
+            raise DecodeError(f"expected a list, not {shown(raw)}")
         out = []
         for index, element in enumerate(raw):
             try:

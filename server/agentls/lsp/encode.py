@@ -12,13 +12,15 @@ from agentls.agent.agent import Cancelled, Changed, Page, Sent
 from agentls.agent.host import Listed
 from agentls.agent.state import AgentState, WaitingMessage
 from agentls.agent.view import AppendOp, CatchUp, Drawn, DropOp, Frame, Op, PutOp, View
+from agentls.core import surrogates
 from agentls.core.chunks import Usage
 from agentls.core.codec import camel
 from agentls.core.codec import encode as core_json
 from agentls.core.ids import AgentId, BlockId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.transcript import Block, CallFacts
-from agentls.lsp import framing, methods
+from agentls.lsp import methods
+from agentls.lsp.framing import framed
 
 TEXT_MAX = 64 * 1024
 """UTF-8 bytes of text in one op."""
@@ -124,7 +126,7 @@ def frame_message(agent: AgentId, epoch: str, frame: Frame) -> bytes:
 
 def notification(method: str, params: JsonValue) -> bytes:
     """A notification as complete bytes."""
-    return framing.framed(framing.encode({"jsonrpc": "2.0", "method": method, "params": params}))
+    return framed(surrogates.dump({"jsonrpc": "2.0", "method": method, "params": params}))
 
 
 # States and results --------------------------------------------------------------------------------------------
@@ -224,19 +226,21 @@ def inbox_json(inbox: Iterable[WaitingMessage]) -> list[JsonValue]:
 
 def listed_json(listed: Listed) -> JsonObject:
     """A row of the list."""
-    header = listed.summary.header
+    stored = listed.summary
     state = listed.agent.view.state if listed.agent is not None else None
+    model = {"provider": stored.model.provider, "id": stored.model.id} if stored.model is not None else None
     return _without_none(
         {
-            "id": header.id,
-            "workspaceUri": header.workspace,
-            "parent": header.parent,
-            "title": state.title if state else listed.summary.title,
+            "id": stored.header.id,
+            "workspaceUri": stored.header.workspace,
+            "parent": stored.header.parent,
+            "title": state.title if state else stored.title,
             "status": state.status if state else "stored",
-            "model": _model_json(state) if state else None,
-            "createdAt": header.created_at,
-            "updatedAt": listed.summary.last_time,
-            "damaged": listed.summary.damaged,
+            "model": _model_json(state) if state else model,
+            "createdAt": stored.header.created_at,
+            "updatedAt": stored.last_time,
+            "summary": stored.summary,
+            "damaged": stored.damaged,
         }
     )
 

@@ -1,4 +1,4 @@
-"""Messages in a byte stream and JSON in messages: pure, whatever way the bytes are cut.
+"""Messages in a byte stream: pure, whatever way the bytes are cut.
 
 A message is a header block, an empty line and as many bytes as `Content-Length` says. Header names are matched in any
 case and other headers are tolerated, as a bare LF at a line's end is. Where the end of a message can still be told, a
@@ -7,15 +7,10 @@ wrong one is a fault and the stream goes on; where it cannot, the fault is fatal
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-import orjson
-
-from agentls.core.json import JsonValue
+from agentls.core.shown import shown
 
 MESSAGE_MAX = 64 * 1024 * 1024
 """Bytes of a message's body, at most."""
@@ -99,12 +94,12 @@ class Framer:
             return self._end_header()
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon:
-            return Fault(f"{_shown(name)} is no header; each message starts with Content-Length: <bytes of its body>")
+            return Fault(f"{shown(name)} is no header; each message starts with Content-Length: <bytes of its body>")
         self._named = True
         if name.strip().lower() != "content-length":
             return None
         if re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII) is None:
-            return self._fatal(f"Content-Length {_shown(value.strip())} is no number of bytes")
+            return self._fatal(f"Content-Length {shown(value.strip())} is no number of bytes")
         length = int(value)
         if self._length not in (None, length):
             return self._fatal(f"two lengths for one message, {self._length} and {length}")
@@ -137,53 +132,3 @@ class Framer:
 def framed(body: bytes) -> bytes:
     """A body as it goes on the wire."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-# JSON ----------------------------------------------------------------------------------------------------------
-
-
-class NotJson(Exception):
-    """A body that is no JSON text; says why."""
-
-
-def parse(body: bytes) -> JsonValue:
-    """The JSON value of a body. A lone surrogate, which JSON can write and UTF-8 cannot, becomes U+FFFD."""
-    try:
-        return cast(JsonValue, orjson.loads(body))
-    except orjson.JSONDecodeError as error:
-        if b"\\ud" not in body and b"\\uD" not in body:
-            raise NotJson(str(error)) from error
-    try:
-        return well_formed(cast(JsonValue, json.loads(body.decode(), parse_constant=_no_constant)))
-    except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)) from error
-
-
-def encode(value: object, default: Callable[[object], object] | None = None) -> bytes:
-    """The JSON text of `value`, lone surrogates replaced by U+FFFD; TypeError for what has no JSON form."""
-    try:
-        return orjson.dumps(value, default)
-    except TypeError:
-        return orjson.dumps(well_formed(cast(JsonValue, value)), default)
-
-
-def well_formed(value: JsonValue) -> JsonValue:
-    """`value` with each lone surrogate replaced by U+FFFD, in keys as well."""
-    if isinstance(value, str):
-        return _LONE.sub("\ufffd", value)
-    if isinstance(value, Mapping):
-        return {_LONE.sub("\ufffd", key): well_formed(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [well_formed(item) for item in value]
-    return value
-
-
-_LONE = re.compile("[\ud800-\udfff]")
-
-
-def _no_constant(name: str) -> JsonValue:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def _shown(text: str) -> str:
-    return json.dumps(text if len(text) <= 40 else text[:39] + "…", ensure_ascii=False)

@@ -19,9 +19,9 @@ from agentls.agent.state import EditorFacts
 from agentls.core.blocks import TextBlock
 from agentls.core.codec import decode
 from agentls.core.errors import DecodeError, UserError
-from agentls.core.events import Mention
 from agentls.core.ids import AgentId, MessageId
 from agentls.core.json import JsonObject, JsonValue
+from agentls.core.shown import shown
 from agentls.core.sources import FORMS, ContextForm, PluginSource
 from agentls.lsp import encode, methods, wire
 from agentls.lsp.editors import Editors
@@ -161,13 +161,12 @@ class Handlers:
             id=MessageId(params.message_id),
             target=params.target,
             wakeup=params.wakeup,
-            contexts=_mentions(params),
         )
         return encode.sent_json(await self._whole(sending))
 
     async def followup(self, params: wire.FollowupParams) -> JsonObject:
         agent = await self._agent(params.agent_id)
-        sending = agent.followup(_content(params), id=MessageId(params.message_id), contexts=_mentions(params))
+        sending = agent.followup(_content(params), id=MessageId(params.message_id))
         return encode.sent_json(await self._whole(sending))
 
     async def steer(self, params: wire.SteerParams) -> JsonObject:
@@ -175,7 +174,6 @@ class Handlers:
         sending = agent.steer(
             _content(params),
             id=MessageId(params.message_id),
-            contexts=_mentions(params),
             expected_turn=params.expected_turn,
             if_idle=params.if_idle,
         )
@@ -242,27 +240,13 @@ def _content(params: wire.MessageParams) -> Content:
     return tuple(TextBlock(block.text) for block in content)
 
 
-def _mentions(params: wire.FollowupParams) -> tuple[Mention, ...]:
-    return tuple(
-        Mention(
-            kind=mention.kind,
-            label=mention.label,
-            uri=mention.uri,
-            start_line=mention.start_line,
-            end_line=mention.end_line,
-            session_id=mention.session_id,
-        )
-        for mention in params.mentions
-    )
-
-
 def _form(context: JsonObject) -> ContextForm:
     """The form that a client declares, with its facts; unlike one from the log it must be known and whole."""
     kind = context.get("form")
     cls = FORMS.type_for(kind) if isinstance(kind, str) else None
     if cls is None:
         kinds = ", ".join(f'"{known}"' for known in FORMS.kinds())
-        raise InvalidParams(methods.INJECT.name, "context.form", f"expected one of {kinds}, not {methods.shown(kind)}")
+        raise InvalidParams(methods.INJECT.name, "context.form", f"expected one of {kinds}, not {shown(kind)}")
     try:
         return decode(cls, context)
     except DecodeError as error:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
 from agentls.core.json import JsonValue
+from agentls.core.shown import shown
 from agentls.lsp import errors, replies, schema, wire
 from agentls.lsp.errors import InvalidParams
 
@@ -53,17 +53,6 @@ def at(path: Sequence[str | int]) -> str:
     """A path as people write it: `content[0].text`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
-
-
-def shown(value: object) -> str:
-    """A wrong value for an error text, shortened."""
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, str):
-        return json.dumps(value if len(value) <= 40 else value[:39] + "…", ensure_ascii=False)
-    if isinstance(value, Sequence):
-        return f"a list of {len(value)}"
-    return json.dumps(value) if value is None or isinstance(value, bool | int | float) else "something else"
 
 
 INITIALIZE = Method("initialize", "Start a connection.", wire.InitializeParams)

@@ -20,11 +20,12 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.protocol import LanguageServerProtocol
 
+from agentls.core import surrogates
 from agentls.core.json import JsonObject, JsonValue
-from agentls.lsp import errors, framing, methods
+from agentls.core.shown import shown
+from agentls.lsp import errors, methods
 from agentls.lsp.errors import answer_for
-from agentls.lsp.framing import Fault
-from agentls.lsp.methods import shown
+from agentls.lsp.framing import Fault, framed
 
 if TYPE_CHECKING:
     from agentls.lsp.server import AgentServer
@@ -63,8 +64,8 @@ class Protocol(LanguageServerProtocol):
     def receive(self, body: bytes) -> None:
         """Take one message. Whatever is wrong with it, a request is answered."""
         try:
-            data = framing.parse(body)
-        except framing.NotJson as error:
+            data = surrogates.parse(body)
+        except ValueError as error:
             return self.refuse(None, errors.PARSE_ERROR, f"the message is no JSON: {error}")
         if not isinstance(data, Mapping):
             problem = "batches are not served; send each message by itself" if isinstance(data, list) else "no object"
@@ -243,12 +244,12 @@ class Protocol(LanguageServerProtocol):
     def _send(self, message: object) -> bool:
         """Queue a message; false when it has no JSON form. Bodies are never logged."""
         try:
-            body = framing.encode(message, self._plain)
+            body = surrogates.dump(message, self._plain)
         except TypeError:
             logger.exception("a message could not be written")
             return False
         if self.out is not None:
-            self.out.write(framing.framed(body))
+            self.out.write(framed(body))
         return True
 
     def _plain(self, value: object) -> object:

@@ -16,6 +16,9 @@ from agentls.core.events import HoldCause, Lane, Outcome
 from agentls.core.transcript import BlockKind, BlockState, CallState
 from agentls.lsp.wire import Order, Wire
 
+SENT_KINDS: tuple[BlockKind, ...] = ("user", "assistant", "reasoning", "tool", "context", "error", "turn-end")
+"""The kinds that this version sends; the others are named already, so that a client can be ready for them."""
+
 
 class AgentServer(Wire):
     """`capabilities.experimental.agent` of the server."""
@@ -276,6 +279,15 @@ class AgentState(Wire):
     """Whether the session can be written."""
 
 
+class ListedModel(Wire):
+    """The model that answers."""
+
+    provider: str
+    id: str
+    usable: bool | None = None
+    """Of a live agent: whether a request could work, as far as can be told without the network."""
+
+
 class Listed(Wire):
     """A row of the list."""
 
@@ -286,12 +298,14 @@ class Listed(Wire):
     title: str | None = None
     status: Literal["idle", "running", "waiting", "suspended", "stored"]
     """`stored`: it is loaded when somebody attaches or sends."""
-    model: Model | None = None
-    """Of a live agent."""
+    model: ListedModel | None = None
+    """Left out where none was ever chosen."""
     created_at: int
     """Epoch milliseconds."""
     updated_at: int
     """Epoch milliseconds."""
+    summary: str | None = None
+    """One plain line of what the person or the model said last."""
     damaged: str | None = None
     """Why it cannot be opened for writing."""
 

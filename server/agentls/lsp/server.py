@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
 
 from cattrs import Converter
 from lsprotocol import converters, types
@@ -18,9 +17,8 @@ from pygls.lsp.server import LanguageServer
 from agentls import __version__
 from agentls.agent.state import EditorFacts
 from agentls.core.json import JsonObject, JsonValue
-from agentls.core.transcript import BlockKind
 from agentls.core.visible import one_line
-from agentls.lsp import methods, sockets, wire
+from agentls.lsp import methods, replies, sockets, wire
 from agentls.lsp.editors import Editors
 from agentls.lsp.framing import MESSAGE_MAX, Framer
 from agentls.lsp.handlers import Handlers, Host
@@ -142,7 +140,7 @@ class AgentServer(LanguageServer):
                     "version": wire.VERSION,
                     "instance": self._hub.host.instance,
                     "methods": list(methods.SERVED),
-                    "blockKinds": list(get_args(BlockKind)),
+                    "blockKinds": list(replies.SENT_KINDS),
                 }
             }
         return {"capabilities": capabilities, "serverInfo": {"name": self.name, "version": __version__}}

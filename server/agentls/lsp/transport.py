@@ -40,7 +40,8 @@ class Sink(Protocol):
     """Where bytes go."""
 
     def write(self, data: bytes) -> None:
-        """Take `data`; what the system does not take at once is kept in order."""
+        """Take `data`; what the system does not take at once is kept in order. It never fails: where nothing can be
+        written any more, the other side counts as gone."""
 
     def waiting(self) -> int:
         """Bytes kept."""
@@ -251,12 +252,19 @@ class FileSink:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._closed = asyncio.Event()
+        self._lost = asyncio.Event()
 
     def write(self, data: bytes) -> None:
+        if self._lost.is_set():
+            return
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            # What comes after a message that is cut could not be told from it.
+            logger.warning("the output cannot be written: %s", error.strerror)
+            self._lost.set()
 
     def waiting(self) -> int:
         return 0
@@ -265,11 +273,11 @@ class FileSink:
         return
 
     async def lost(self) -> None:
-        await self._closed.wait()
+        await self._lost.wait()
 
     def close(self) -> None:
         os.close(self._fd)
-        self._closed.set()
+        self._lost.set()
 
     def abort(self) -> None:
         self.close()

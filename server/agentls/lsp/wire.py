@@ -1,7 +1,7 @@
 """The wire types of what clients send; `replies.py` has those of what they get.
 
-`docs/protocol/` is generated from both: a docstring is what its reader sees. Only this file uses `Any`, since the JSON
-of others is taken apart here.
+`docs/protocol/` is generated from both: a docstring is what its reader sees. What is `Any` here is the JSON of others,
+before it has been taken apart.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -82,6 +82,16 @@ def _not_served(_: Any) -> None:
 
 NotServed = Annotated[None, BeforeValidator(_not_served)]
 """What would change the meaning of a request if it were ignored: it is refused until it is served."""
+
+
+def _none_served(items: list[Any]) -> list[Any]:
+    if items:
+        _not_served(items)
+    return items
+
+
+NoneServed = Annotated[list[Any], AfterValidator(_none_served), Field(json_schema_extra={"maxItems": 0})]
+"""The same of a list, which may be there as long as it is empty."""
 
 
 # Initialize ----------------------------------------------------------------------------------------------------
@@ -218,18 +228,6 @@ Content = Annotated[
 """A text, or a list of blocks. A message without any text, or with blank text only, is refused."""
 
 
-class MentionParams(Params):
-    """Something that a message points at; lines count from 0."""
-
-    kind: Literal["file", "range", "symbol", "session", "diagnostics", "selection"]
-    label: str
-    """What a person reads."""
-    uri: str | None = None
-    start_line: int | None = Field(default=None, ge=0)
-    end_line: int | None = Field(default=None, ge=0)
-    session_id: str | None = None
-
-
 class MessageParams(AgentParams):
     """A message. Sending it again with the same id and content changes nothing and gives the first outcome."""
 
@@ -242,8 +240,8 @@ class MessageParams(AgentParams):
 class FollowupParams(MessageParams):
     """A message that gets a turn of its own."""
 
-    mentions: list[MentionParams] = Field(default_factory=list)
-    """What it points at."""
+    mentions: NoneServed = Field(default_factory=list)
+    """What it points at. This version reads none of it to the model, so that the list must be empty."""
 
 
 class SendParams(FollowupParams):

@@ -39,7 +39,6 @@ class ModelRow:
     max_tokens: int | None = None
     think_tags: bool = False
     options: JsonObject = field(default_factory=dict)
-    title: str = ""
 
     @property
     def ref(self) -> ModelRef:
@@ -58,16 +57,14 @@ LOCAL = ModelRow(
     dialect="local",
     context_window=2048,
     max_tokens=768,  # beyond that so small a model only repeats itself
-    title="SmolLM2 135M on this machine",
 )
-"""The embedded model: needs the `local` extra and its weights, no key and no network."""
+"""The embedded SmolLM2 135M: needs the `local` extra and its weights, no key and no network."""
 
 DEMO = ModelRow(
     provider="demo",
     id="demo",
     dialect="scripted",
     context_window=8192,
-    title="Scripted demo, no key needed",
 )
 """The built-in script: works everywhere."""
 
@@ -82,7 +79,6 @@ def endpoint(
     max_tokens: int | None = None,
     think_tags: bool = False,
     options: JsonObject | None = None,
-    title: str = "",
 ) -> ModelRow:
     """The row of an OpenAI-compatible server, from a person's settings; UserError where they cannot be right."""
     address = urlsplit(base_url.strip())
@@ -113,7 +109,6 @@ def endpoint(
         max_tokens=max_tokens,
         think_tags=think_tags,
         options={} if options is None else options,
-        title=title,
     )
 
 

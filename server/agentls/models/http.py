@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentls.core.chunks import Chunk, Finish
-from agentls.core.events import ModelRef
 from agentls.core.reasons import Failed, Failure
 from agentls.models.catalog import ModelRow
 from agentls.models.dialects import Decoder, Dialect
@@ -156,21 +155,13 @@ class HttpModel:
     """A model behind a row's endpoint."""
 
     def __init__(self, row: ModelRow, dialect: Dialect, network: Network, environ: Mapping[str, str]) -> None:
+        self.ref = row.ref
+        self.context_window = row.context_window
         self._row = row
         self._dialect = dialect
         self._network = network
         self._environ = environ
         self._endpoint = endpoint_name(row.base_url)
-
-    @property
-    def ref(self) -> ModelRef:
-        """Its name in the log."""
-        return self._row.ref
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that a request and its answer may take together."""
-        return self._row.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of one answer (see `Model.stream`). The key is read once, as it starts."""

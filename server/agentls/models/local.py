@@ -16,7 +16,6 @@ from typing import IO
 
 import agentls
 from agentls.core.chunks import Chunk, Finish
-from agentls.core.events import ModelRef
 from agentls.core.reasons import Failed, Failure
 from agentls.models import weights
 from agentls.models.catalog import ModelRow
@@ -184,21 +183,13 @@ class LocalModel:
         lacks: Callable[[], Failure | None],
     ) -> None:
         """`lacks` says, before each request, what keeps the child from starting (see `missing`), or None."""
+        self.ref = row.ref
+        self.context_window = row.context_window
         self._row = row
         self._dialect = dialect
         self._network = network
         self._server = server
         self._lacks = lacks
-
-    @property
-    def ref(self) -> ModelRef:
-        """Its name in the log."""
-        return self._row.ref
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that a request and its answer may take together."""
-        return self._row.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of one answer (see `Model.stream`); a child that has died is started again first."""
@@ -221,8 +212,12 @@ class LocalModel:
                     continue
                 yield first
                 async for chunk in chunks:
-                    yield chunk
+                    yield self._broken_off() if _is_lost(chunk) else chunk
             return
+
+    def _broken_off(self) -> Finish:
+        text = f'the local model "{self._row.id}" ended while it answered; the next message starts it again'
+        return Finish(Failed(Failure(text, "TRANSPORT")))
 
     def _at(self, endpoint: Endpoint) -> HttpModel:
         row = replace(self._row, base_url=f"{endpoint.url.rstrip('/')}/v1", key_variable=_KEY_VARIABLE)
@@ -243,7 +238,11 @@ def serve_command(file: Path, row: ModelRow) -> tuple[str, ...]:
 def missing(directory: Path) -> Failure | None:
     """What the local model lacks and how to get it, or None."""
     if importlib.util.find_spec("xllamacpp") is None:
-        return Failure('llama.cpp is not installed; add it by: pip install "agentls[local]"', "LOCAL_MODEL")
+        return Failure(
+            "llama.cpp is not installed; add it by: pip install xllamacpp, "
+            "and the weights by: python -m agentls.models.weights fetch",
+            "LOCAL_MODEL",
+        )
     if not weights.is_there(directory):
         return Failure(
             f'the weights "{weights.SMOLLM2.name}" are not in "{directory}"; '

@@ -16,12 +16,10 @@ from agentls.core.messages import Message
 class ModelRequest:
     """All that a request sends. `options` are the row's and the agent's (`temperature`, `max_tokens`, …), merged."""
 
-    model: ModelRef
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
     options: JsonObject = field(default_factory=dict)
-    session_id: str | None = None
 
 
 class Model(Protocol):

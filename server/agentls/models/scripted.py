@@ -42,7 +42,6 @@ from agentls.core.chunks import (
     UsageChunk,
 )
 from agentls.core.errors import UserError
-from agentls.core.events import ModelRef
 from agentls.core.ids import CallId
 from agentls.core.json import canonical
 from agentls.core.messages import Message
@@ -194,19 +193,10 @@ class Scripted:
     def __init__(
         self, row: ModelRow, script: Script, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        self._row = row
+        self.ref = row.ref
+        self.context_window = row.context_window
         self._script = script
         self._sleep = sleep
-
-    @property
-    def ref(self) -> ModelRef:
-        """Its name in the log."""
-        return self._row.ref
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that a request and its answer may take together; nothing counts them here."""
-        return self._row.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the reply that is due (see `Model.stream`)."""

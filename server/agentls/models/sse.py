@@ -27,8 +27,6 @@ class SseParser:
         self._first_line = True
         self._data: list[str] = []
         self._data_size = 0
-        self.comments = 0
-        """Comments so far: a sign of life and nothing else."""
 
     @property
     def held(self) -> int:
@@ -113,12 +111,11 @@ class SseParser:
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
+        # Comments have no name; `event`, `id` and `retry` say nothing that a chat dialect needs; the standard ignores
+        # all other names.
         if name == b"data":
             self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
             self._data_size += len(value)
-        elif not name:
-            self.comments += 1
-        # `event`, `id` and `retry` say nothing that a chat dialect needs; the standard ignores all other names.
 
     def _dispatch(self) -> str:
         payload = "\n".join(self._data)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
+from agentls.core.blocks import text_of
 from agentls.core.codec import encode
 from agentls.core.errors import LogicError
-from agentls.core.events import Event, SessionHeader, SessionTitle
+from agentls.core.events import (
+    AgentConfig,
+    AssistantMessage,
+    Event,
+    EventData,
+    SessionHeader,
+    SessionTitle,
+    UserMessage,
+)
 from agentls.core.ids import MessageId
+from agentls.core.sources import is_person
+from agentls.core.visible import one_line
 from agentls.store import payload
 from agentls.store.drafts import Drafts
 from agentls.store.lock import SessionLock
@@ -21,6 +32,9 @@ from agentls.store.writer import Answer, Writer
 
 _PACK_INLINE = 16 * 1024  # Bytes that take the event loop a fifth of a millisecond; longer ones are the writer's.
 _EVENTS_A_READ = 1000
+_SUMMARY_OF = 4096  # Characters that a summary is made of, since a long text need not be read whole for one line.
+
+T = TypeVar("T")
 
 
 class SqliteLog:
@@ -58,9 +72,15 @@ class SqliteLog:
         for one, next_one in pairwise(events):
             if next_one.seq != one.seq + 1:
                 raise LogicError(f'event {one.seq} of session "{self.header.id}" is followed by {next_one.seq}')
-        titles = [event.data.title for event in events if isinstance(event.data, SessionTitle)]
-        rows = tuple(map(_row, events))
-        return _outcome(self._writer.append(Batch(self._tail, rows, titles[-1] if titles else None, durable)))
+        batch = Batch(
+            self._tail,
+            tuple(map(_row, events)),
+            durable,
+            title=_newest(events, lambda data: data.title if isinstance(data, SessionTitle) else None),
+            summary=_newest(events, _said),
+            model=_newest(events, lambda data: data.model if isinstance(data, AgentConfig) else None),
+        )
+        return _outcome(self._writer.append(batch))
 
     def append_drafts(self, pieces: Sequence[DraftPiece]) -> None:
         """See SessionLog; one transaction."""
@@ -128,6 +148,23 @@ async def _outcome(answer: Answer) -> None:
     fault = await answer
     if fault is not None:
         raise fault
+
+
+def _newest(events: Sequence[Event], fact: Callable[[EventData], T | None]) -> T | None:
+    """The last of what `fact` finds in the events, or None."""
+    return next((found for event in reversed(events) if (found := fact(event.data)) is not None), None)
+
+
+def _said(data: EventData) -> str | None:
+    """What a person or the model says in an event, as one plain line; None where they say nothing."""
+    match data:
+        case UserMessage(message) if is_person(message.source):
+            text = text_of(message.content)
+        case AssistantMessage(message=message):
+            text = text_of(message.content)
+        case _:
+            return None
+    return one_line(text.lstrip()[:_SUMMARY_OF]) or None
 
 
 def _row(event: Event) -> Row:

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from agentls.core.codec import decode_event_data
 from agentls.core.errors import DecodeError, SessionDamaged, UnsupportedFormat, UserError
-from agentls.core.events import FORMAT_VERSION, Event, SessionHeader
+from agentls.core.events import FORMAT_VERSION, Event, ModelRef, SessionHeader
 from agentls.store import payload
 from agentls.store.faults import is_damage, unavailable
 from agentls.store.schema import SEQ_BITS, TURN_END, TURN_START, as_text, connect
@@ -35,7 +35,7 @@ LAST_END = f"""
 SELECT at FROM event WHERE type <= {TURN_START} AND type = {TURN_END} AND at >= ? AND at < ?
 ORDER BY at DESC LIMIT 1"""
 LIST = f"""
-SELECT key, title, next_seq, last_time, {_HEADER} FROM session
+SELECT key, title, summary, model_provider, model_id, next_seq, last_time, {_HEADER} FROM session
 WHERE next_seq > 0 AND (?1 IS NULL OR workspace = CAST(?1 AS TEXT)) AND (?2 IS NULL OR (last_time, key) < (?2, ?3))
 ORDER BY last_time DESC, key DESC LIMIT ?4"""
 
@@ -114,13 +114,15 @@ class Reader:
         except sqlite3.Error as error:
             raise unavailable(error, self._path, "read") from error
         summaries = []
-        for key, title, length, last_time, *fields in rows[:limit]:
+        key = 0
+        for key, title, summary, provider, model, length, last_time, *fields in rows[:limit]:
             header = SessionHeader(*fields)
-            summaries.append(SessionSummary(header, title, length, last_time, self._damage_of(header, key, length)))
+            ref = None if provider is None else ModelRef(provider, model)
+            damaged = self._damage_of(header, key, length)
+            summaries.append(SessionSummary(header, title, length, last_time, summary, ref, damaged))
         if len(rows) <= limit or not summaries:
             return tuple(summaries), None
-        key, _, _, last_time, *_ = rows[limit - 1]
-        return tuple(summaries), f"{last_time}.{key}"
+        return tuple(summaries), f"{summaries[-1].last_time}.{key}"
 
     def close(self) -> None:
         """Close the connection."""

@@ -53,6 +53,9 @@ CREATE TABLE session (
     parent TEXT,
     seed_length INTEGER,
     title TEXT,
+    summary TEXT,
+    model_provider TEXT,
+    model_id TEXT,
     next_seq INTEGER NOT NULL,
     last_time INTEGER NOT NULL
 ) STRICT;

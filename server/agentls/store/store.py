@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentls.core.events import Event, SessionHeader
+from agentls.core.events import Event, ModelRef, SessionHeader
 from agentls.core.ids import MessageId, SessionId
 from agentls.core.transcript import PieceKind
 
@@ -27,13 +27,16 @@ class DraftPiece:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A row of the list; `last_time` is that of the newest event in epoch milliseconds. `damaged` says why the
-    session cannot be opened for writing, in plain words, or is None."""
+    """A row of the list; `last_time` is that of the newest event in epoch milliseconds. `summary` is one plain line of
+    what the person or the model said last, `model` the one configured last. `damaged` says why the session cannot be
+    opened for writing, in plain words, or is None."""
 
     header: SessionHeader
     title: str | None
     events: int
     last_time: int
+    summary: str | None = None
+    model: ModelRef | None = None
     damaged: str | None = None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentls.core.errors import LogicError
-from agentls.core.events import SessionHeader
+from agentls.core.events import ModelRef, SessionHeader
 from agentls.store import payload
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import unavailable
@@ -30,7 +30,9 @@ _INSERT_SESSION = """
 INSERT INTO session (id, version, workspace, cwd, created_at, parent, seed_length, next_seq, last_time)
 VALUES (CAST(? AS TEXT), ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, 0, 0)"""
 _ADVANCE = """
-UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT), title)
+UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT), title),
+    summary = coalesce(CAST(? AS TEXT), summary), model_provider = coalesce(CAST(? AS TEXT), model_provider),
+    model_id = coalesce(CAST(? AS TEXT), model_id)
 WHERE key = ? AND next_seq = ?"""
 _INSERT_EVENTS = "INSERT INTO event (at, time, type, ignorable, data) VALUES "
 
@@ -57,12 +59,14 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events of one log that are stored together; `title` is the newest among them."""
+    """Events of one log that are stored together, and what the session's row says from now on (None: as before)."""
 
     tail: Tail
     rows: tuple[Row, ...]
-    title: str | None
     durable: bool
+    title: str | None = None
+    summary: str | None = None
+    model: ModelRef | None = None
 
 
 class Transactions:
@@ -148,8 +152,10 @@ class Transactions:
                 ),
             ).lastrowid
             self._new_tails.append(tail)
-        place = (last.seq + 1, last.time, as_text(batch.title), tail.key, first.seq)
-        if self._connection.execute(_ADVANCE, place).rowcount != 1:
+        model = (None, None) if batch.model is None else (batch.model.provider, batch.model.id)
+        says = map(as_text, (batch.title, batch.summary, *model))
+        advance = (last.seq + 1, last.time, *says, tail.key, first.seq)
+        if self._connection.execute(_ADVANCE, advance).rowcount != 1:
             return LogicError(
                 f'events {first.seq} to {last.seq} do not continue the stored log of session "{tail.header.id}"'
             )

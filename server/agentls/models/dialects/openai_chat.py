@@ -5,7 +5,6 @@ Each tolerance in the decoder stands for a reported fault of a real server; test
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,11 +36,12 @@ from agentls.core.ids import CallId
 from agentls.core.json import JsonObject, JsonValue, canonical
 from agentls.core.messages import Message
 from agentls.core.reasons import Failed, Failure, FinishReason, MaxTokens, Stop, ToolCalls
+from agentls.core.surrogates import Joiner, dump, mend, parse_with_halves
 from agentls.models.catalog import ModelRow
 from agentls.models.dialects import Decoder
 from agentls.models.failures import bounded, code_of_error, code_of_status, request_id, retry_after_ms
 from agentls.models.model import ModelRequest
-from agentls.models.surrogates import Joiner, mend
+from agentls.models.think_tags import ThinkTags
 
 NO_OUTPUT = "(no output)"
 """What stands for an empty tool result, since servers refuse or misread an empty one."""
@@ -72,7 +72,7 @@ class OpenAiChat:
             body["tools"] = [_tool(tool) for tool in request.tools]
         body |= {name: options[name] for name in sorted(options) if options[name] is not None and name not in body}
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return _dump(body)
+        return dump(body)
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """JSON out, events in."""
@@ -154,27 +154,10 @@ def _holds_image(content: Iterable[ContentBlock]) -> bool:
     )
 
 
-def _dump(body: JsonObject) -> bytes:
-    try:
-        return orjson.dumps(body)
-    except TypeError:  # a lone surrogate, an integer beyond 64 bits, or a Mapping that is no dict
-        return json.dumps(_mended(body), ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _mended(value: JsonValue) -> JsonValue:
-    if isinstance(value, str):
-        return mend(value)
-    if isinstance(value, Mapping):
-        return {mend(name): _mended(element) for name, element in value.items()}
-    if isinstance(value, Sequence):
-        return [_mended(element) for element in value]
-    return value
-
-
 # Answers -------------------------------------------------------------------------------------------------------
 
+_BOM = b"\xef\xbb\xbf"
 _SUCCESS = frozenset({"stop", "tool_calls", "function_call"})
-_THINK, _THINK_END = "<think>", "</think>"
 
 
 @dataclass(slots=True)
@@ -242,7 +225,7 @@ class OpenAiChatDecoder:
         self._calls: list[_Call] = []
         self._text_joiner = Joiner()
         self._reasoning_joiner = Joiner()
-        self._tags = _ThinkTags() if think_tags else None
+        self._tags = ThinkTags() if think_tags else None
 
     def feed(self, payload: str) -> Sequence[Chunk]:
         """The chunks of one payload; one that is no JSON object ends the stream."""
@@ -468,79 +451,6 @@ class OpenAiChatDecoder:
         self.done = True
 
 
-class _ThinkTags:
-    """Parts a text into reasoning and answer at the one pair of think tags that it may begin with.
-
-    Anything before the first tag but white space makes the whole text an answer, so that a text about the tags stays as
-    it is; so does everything after the closing tag. White space next to the tags belongs to neither side.
-    """
-
-    def __init__(self) -> None:
-        self._state = "start"
-        self._blank: list[str] = []
-        self._held = ""
-
-    def feed(self, text: str) -> Iterator[tuple[str, str]]:
-        """Pairs of `text` or `reasoning` and the next piece of it."""
-        if self._state == "start":
-            if not self._held and text.isspace():
-                self._blank.append(text)
-                return
-            text = "".join(self._blank) + self._held + text
-            self._blank.clear()
-            self._held = ""
-            bare = text.lstrip()
-            if bare.startswith(_THINK):
-                self._state = "opened"
-                text = bare[len(_THINK) :]
-            elif _THINK.startswith(bare):
-                self._held = text
-                return
-            else:
-                self._state = "text"
-        if self._state == "opened":
-            text = text.lstrip()
-            if not text:
-                return
-            self._state = "reasoning"
-        if self._state == "reasoning":
-            text = self._held + text
-            self._held = ""
-            reasoning, end, text = text.partition(_THINK_END)
-            if not end:
-                kept = _prefix_at_end(reasoning, _THINK_END)
-                self._held = reasoning[len(reasoning) - kept :]
-                reasoning = reasoning[: len(reasoning) - kept]
-            if reasoning:
-                yield "reasoning", reasoning
-            if not end:
-                return
-            self._state = "closed"
-        if self._state == "closed":
-            text = text.lstrip()
-            if not text:
-                return
-            self._state = "text"
-        yield "text", text
-
-    def rest(self) -> Iterator[tuple[str, str]]:
-        """What was held back while it could have been a tag: nothing more of it will come."""
-        held = "".join(self._blank) + self._held
-        self._blank.clear()
-        self._held = ""
-        if self._state == "start":
-            self._state = "text"
-            if held:
-                yield "text", held
-        elif held:
-            yield "reasoning", held
-
-
-def _prefix_at_end(text: str, tag: str) -> int:
-    """How many characters at the end of `text` could be the beginning of `tag`."""
-    return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
-
-
 def _text(value: JsonValue) -> str:
     """A text, or the texts of a list of parts; anything else is none."""
     if isinstance(value, str):
@@ -572,20 +482,11 @@ def _reason_code(reason: str) -> str:
 
 
 def _parse(text: str | bytes) -> JsonValue:
-    """The JSON value of a text, None for what is none."""
+    """The JSON value of a text, None for what is none; some servers begin a body with a byte order mark."""
     try:
-        value: JsonValue = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        # orjson refuses the escape of a lone surrogate, which servers that cut a text in UTF-16 do send.
-        try:
-            value = json.loads(text, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            return None
-    return value
-
-
-def _refuse(constant: str) -> JsonValue:
-    raise ValueError(f"{constant} is not JSON")
+        return parse_with_halves(text.removeprefix(_BOM) if isinstance(text, bytes) else text)
+    except ValueError:
+        return None
 
 
 def _parse_strictly(text: str) -> JsonValue:
