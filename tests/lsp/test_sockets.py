@@ -90,10 +90,10 @@ def test_the_other_end_of_a_pair_is_the_same_user() -> None:
         assert sockets.same_user(one)
 
 
-async def test_another_user_s_connection_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_is_not_admitted_is_closed(tmp_path: Path) -> None:
     path, stop, ready = tmp_path / "s", asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(sockets, "same_user", lambda _: False)
-    serving = asyncio.create_task(serve_socket(FakeHost(FakeAgent()), path, stop, ready.set))
+    host = FakeHost(FakeAgent())
+    serving = asyncio.create_task(serve_socket(host, path, stop, ready.set, admits=lambda _: False))
     await ready.wait()
     reader, writer = await asyncio.open_unix_connection(str(path))
     assert await reader.read() == b""

@@ -170,16 +170,23 @@ async def serve_stdio(host: Host, fds: tuple[int, int], stop: asyncio.Event) -> 
         stopping.cancel()
 
 
-async def serve_socket(host: Host, path: Path, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-    """Serve every client that connects to the owner-only socket at `path`, until `stop` is set; `ready` is called
-    once it listens. UserError where it cannot listen there."""
+async def serve_socket(
+    host: Host,
+    path: Path,
+    stop: asyncio.Event,
+    ready: Callable[[], None],
+    *,
+    admits: Callable[[socket.socket], bool] = sockets.same_user,
+) -> None:
+    """Serve every client that connects to the owner-only socket at `path` and that `admits` lets in, until `stop` is
+    set; `ready` is called once it listens. UserError where it cannot listen there."""
     listening = sockets.listen(path)
     hub = Hub(host)
     clients: dict[AgentServer, asyncio.Task[int]] = {}
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: socket.socket = writer.get_extra_info("socket")
-        if not sockets.same_user(peer) or stop.is_set():
+        if not admits(peer) or stop.is_set():
             logger.warning("a connection was refused: it is another user's, or the server is stopping")
             return writer.transport.abort()
         server = AgentServer(hub, StreamSource(reader), Writer(StreamSink(writer)))
