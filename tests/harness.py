@@ -22,6 +22,7 @@ from agentls.core.sources import Notice, PluginSource
 from agentls.core.transcript import Block
 from agentls.models.model import Model, ModelRequest
 from agentls.store.sqlite import SqliteStore
+from agentls.store.store import SessionStore
 
 WORKSPACE = "file:///workspace"
 MODEL = ModelRef("hand", "hand")
@@ -125,13 +126,19 @@ class Clock:
 class Rig:
     """One host and what it stands on."""
 
-    def __init__(self, directory: Path) -> None:
-        self.model = HandModel()
+    def __init__(
+        self,
+        directory: Path,
+        model: HandModel | None = None,
+        over: Callable[[SessionStore], SessionStore] = lambda store: store,
+    ) -> None:
+        """`over` puts something in front of the real store."""
+        self.model = model or HandModel()
         self.models = HandModels(self.model)
         self.clock = Clock()
         self._ids = 0
         self.host = AgentHost(
-            SqliteStore(directory),
+            over(SqliteStore(directory)),
             self.models,
             instance="i",
             prompt=assemble([IDENTITY]),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from agentls.agent.agent import Agent
 from agentls.core.blocks import ToolCallBlock
-from agentls.core.chunks import BlockEnd, TextDelta
+from agentls.core.chunks import BlockEnd, Chunk, TextDelta
 from agentls.core.events import TurnCancel, TurnEnd
 from agentls.core.ids import CallId
 from agentls.core.reasons import TurnAborted
-from tests.harness import Rig, content, idle, mid, notice, rig, row_ids, rows, sent_texts, types, until
+from agentls.models.model import ModelRequest
+from tests.harness import HandModel, Rig, content, idle, mid, notice, rig, row_ids, rows, sent_texts, types, until
 
 
 @pytest.fixture
@@ -190,3 +191,57 @@ async def test_a_cancel_loses_no_text_that_was_waiting_for_its_frame(agent: Agen
     await until(lambda: on.model._chunks.empty())
     await agent.cancel("user")
     assert rows(agent.view)[1].body == "half a sen"
+
+
+async def test_a_cancel_while_the_turn_before_is_closing_hits_the_one_that_follows(agent: Agent, on: Rig) -> None:
+    """There is no moment in which one turn is closed and the next, which must follow, is not open."""
+    await streaming(on, agent)
+    stopping = asyncio.ensure_future(agent.cancel("user", keep_inbox=True))
+    await asyncio.sleep(0)
+    sending = asyncio.ensure_future(agent.followup(content("two"), id=mid("m2")))
+    journal = agent._journal  # type: ignore[attr-defined]
+    async with asyncio.timeout(10):
+        while journal.state.turns.last == 1 and journal.state.turns.open is not None:  # noqa: ASYNC110 - each step counts
+            await asyncio.sleep(0)
+    assert journal.state.turns.open is not None, "the next turn opens in the step that closes this one"
+    assert (await agent.cancel("user", keep_inbox=True)).outcome == "cancelled"
+    assert (await stopping).outcome == "cancelled"
+    assert (await sending).outcome == "queued"
+    assert len(on.model.requests) <= 2
+    assert [b.id for b in rows(agent.view) if b.kind == "turn-end"] == ["turn1", "turn2"]
+
+
+class RudeModel(HandModel):
+    """One with a bug: it answers a cancellation with an error of its own."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        try:
+            async for chunk in super().stream(request):
+                yield chunk
+        except asyncio.CancelledError:
+            raise RuntimeError("no manners") from None
+
+
+async def test_a_cancel_wins_over_a_fault_of_our_own(tmp_path: Path) -> None:
+    on = Rig(tmp_path, RudeModel())
+    agent = await on.agent()
+    await streaming(on, agent)
+    await agent.followup(content("b"), id=mid("b"))
+    assert (await agent.cancel("user")).outcome == "cancelled"
+    assert [(b.kind, b.state, b.reason) for b in rows(agent.view)[1:]] == [
+        ("assistant", "interrupted", None),
+        ("turn-end", "interrupted", "aborted"),
+    ]
+    assert agent.view.state is not None
+    assert agent.view.state.inbox == ()
+    await on.host.close()
+
+
+async def test_a_hold_that_holds_nothing_any_more_is_not_told(agent: Agent, on: Rig) -> None:
+    await streaming(on, agent)
+    await agent.followup(content("b"), id=mid("b"))
+    await agent.cancel("user", keep_inbox=True)
+    assert agent.view.state is not None
+    assert agent.view.state.hold == "cancel"
+    await agent.remove(mid("b"))
+    assert agent.view.state.hold is None

@@ -248,3 +248,42 @@ async def test_a_stream_is_drawn_while_it_comes_and_stored_before_it_is_drawn(on
     assert [b.body for b in rows(agent.view) if b.kind == "assistant"] == ["first"]
     assert await log.drafts() == ()
     assert (await on.log(agent))[-3].data.message.content == (TextBlock("first"),)  # type: ignore[attr-defined]
+
+
+async def test_arguments_nested_beyond_any_parser_are_a_row_and_never_block_a_load(on: Rig) -> None:
+    """A small model that repeats itself writes such a call; the session must open for good."""
+    agent = await on.agent()
+    await agent.followup(content("go"), id=mid("m1"))
+    await on.model.asked(1)
+    on.model.give(TextDelta(0, "so"), BlockEnd(1, ToolCallBlock(CallId("x"), "ls", "[" * 5000)))
+    on.model.finish(ToolCalls())
+    await on.model.answer("ok", 2)
+    await idle(agent)
+    assert [b.kind for b in rows(agent.view)] == ["user", "assistant", "tool", "assistant", "turn-end"]
+    name, drawn = agent.id, rows(agent.view)
+    await agent.close()
+    on.host._live.clear()
+    assert rows((await on.host.get(name)).view) == drawn
+
+
+async def test_a_waking_message_of_no_person_runs_like_any_other(on: Rig) -> None:
+    agent = await on.agent()
+    assert (await agent.send(content("report"), id=mid("a"), source=notice())).outcome == "started"
+    assert sent_texts(await on.model.answer("1", 1)) == ["report"]
+    await idle(agent)
+    assert row_ids(agent.view)[0] == "c:a"
+    await agent.followup(content("go"), id=mid("b"))
+    await on.model.answer("2", 2)
+    await idle(agent)
+    check_conservation(await on.log(agent))
+
+
+async def test_a_cancelled_request_still_counts_what_it_cost(on: Rig) -> None:
+    agent = await on.agent()
+    await agent.followup(content("go"), id=mid("m1"))
+    await on.model.asked(1)
+    on.model.give(TextDelta(0, "half"), UsageChunk(Usage(100, 5)))
+    await until(lambda: on.model._chunks.empty() and "a1.1.1/0" in row_ids(agent.view))
+    await agent.cancel("user")
+    assert agent.view.state is not None
+    assert agent.view.state.usage == Usage(100, 5)

@@ -74,6 +74,6 @@ class Attempt:
                             finished = True
         finally:
             flight.end()
-            self.shown = stream.interrupted()
+            self.shown = flight.shown(stream.interrupted())
         if not finished:
             self.fail(Failure("the reply ended without its finish", "STREAM_CLOSED"))

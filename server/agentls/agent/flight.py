@@ -7,9 +7,11 @@ second never wait and a burst costs one commit a frame.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from agentls.core.assembler import Placed
+from agentls.core.blocks import ContentBlock, ReasoningBlock, TextBlock
 from agentls.core.errors import StoreUnavailable
 from agentls.core.ids import MessageId
 from agentls.core.transcript import PieceKind
@@ -44,10 +46,11 @@ class Flight:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, _Pending] = {}
-        self._offsets: dict[int, int] = {}
+        self._stored: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._last = -FRAME_SECONDS
         self._over = False
+        self._lost = False
 
     def add(self, index: int, kind: PieceKind, text: str) -> None:
         """Take more text of block `index`."""
@@ -78,9 +81,11 @@ class Flight:
         try:
             self._log.append_drafts(pieces)
         except StoreUnavailable as error:
-            self._over = True
+            self._over = self._lost = True
             self._failed(error)
             return
+        for piece in pieces:
+            self._stored[piece.index] = piece.offset + _size(piece.text)
         self._draw(pieces)
 
     def end(self) -> None:
@@ -88,8 +93,26 @@ class Flight:
         self.flush()
         self._over = True
 
+    def shown(self, placed: Sequence[Placed]) -> tuple[Placed, ...]:
+        """What of these blocks was drawn: all of it, unless the store refused in between."""
+        if not self._lost:
+            return tuple(placed)
+        kept = (Placed(place.index, self._cut(place.index, place.block)) for place in placed)
+        return tuple(place for place in kept if _text(place.block).strip())
+
+    def _cut(self, index: int, block: ContentBlock) -> ContentBlock:
+        if not isinstance(block, TextBlock | ReasoningBlock):
+            return block
+        stored = block.text.encode("utf-8", "surrogatepass")[: self._stored.get(index, 0)]
+        return replace(block, text=stored.decode("utf-8", "surrogatepass"))
+
     def _piece(self, index: int, pending: _Pending) -> DraftPiece:
-        text = "".join(pending.texts)
-        offset = self._offsets.get(index, 0)
-        self._offsets[index] = offset + len(text.encode("utf-8", "surrogatepass"))
-        return DraftPiece(self._message, index, pending.kind, offset, text)
+        return DraftPiece(self._message, index, pending.kind, self._stored.get(index, 0), "".join(pending.texts))
+
+
+def _text(block: ContentBlock) -> str:
+    return block.text if isinstance(block, TextBlock | ReasoningBlock) else ""
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

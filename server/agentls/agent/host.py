@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -65,7 +65,7 @@ class AgentHost:
         self._now = now
         self._new_id = new_id
         self._live: dict[AgentId, Agent] = {}
-        self._loading: dict[AgentId, asyncio.Task[Agent]] = {}
+        self._coming: dict[AgentId, asyncio.Task[Agent]] = {}
         self._closed = False
 
     def live(self, agent_id: AgentId) -> Agent | None:
@@ -78,32 +78,18 @@ class AgentHost:
         """A new agent in a workspace; a model that is not in the catalog is a UserError that lists what there is."""
         self._require_open()
         ref = self._models.find(model) if model is not None else self._models.default()
-        agent_id = AgentId(self._new_id())
-        header = SessionHeader(agent_id, workspace_uri, _path(workspace_uri), self._now())
-        log = await self._store.create(header)
-        agent = self._agent(Session(header), log, Transcript(), [], older=False)
+        header = SessionHeader(self._new_id(), workspace_uri, _path(workspace_uri), self._now())
         opening: list[EventData] = [AgentConfig(model=ref, mode=mode)]
         if title:
             opening.append(SessionTitle(title, by="person"))
-        try:
-            await agent.open(opening)
-        except BaseException:
-            await log.close()
-            raise
-        self._live[agent_id] = agent
-        return agent
+        return await self._bring_up(AgentId(header.id), self._make(header, opening))
 
     async def get(self, agent_id: AgentId) -> Agent:
         """A live agent, or a stored one that is loaded and repaired first; UnknownAgent where there is none."""
         if (agent := self._live.get(agent_id)) is not None:
             return agent
         self._require_open()
-        task = self._loading.get(agent_id)
-        if task is None:
-            task = asyncio.create_task(self._load(agent_id))
-            self._loading[agent_id] = task
-            task.add_done_callback(lambda _: self._loading.pop(agent_id, None))
-        return await asyncio.shield(task)
+        return await self._bring_up(agent_id, self._load(agent_id))
 
     async def list(
         self, workspace_uri: str | None = None, *, query: str | None = None, cursor: str | None = None, limit: int = 50
@@ -117,7 +103,7 @@ class AgentHost:
     async def close(self) -> None:
         """Stop every agent, keep what waits, and let the files go."""
         self._closed = True
-        for task in tuple(self._loading.values()):
+        for task in tuple(self._coming.values()):
             await asyncio.wait([task])
         agents, self._live = tuple(self._live.values()), {}
         for result in await asyncio.gather(*(agent.close() for agent in agents), return_exceptions=True):
@@ -130,6 +116,20 @@ class AgentHost:
         if self._closed:
             raise UserError("the server is ending; start it again")
 
+    async def _bring_up(self, agent_id: AgentId, coming: Coroutine[None, None, Agent]) -> Agent:
+        """What `coming` gives, once for all who ask; it goes on when whoever asked is gone."""
+        task = self._coming.get(agent_id)
+        if task is None:
+            task = self._coming[agent_id] = asyncio.create_task(coming)
+            task.add_done_callback(lambda _: self._coming.pop(agent_id, None))
+        else:
+            coming.close()
+        return await asyncio.shield(task)
+
+    async def _make(self, header: SessionHeader, opening: Sequence[EventData]) -> Agent:
+        log = await self._store.create(header)
+        return await self._open(self._agent(Session(header), log, Transcript(), [], older=False), opening)
+
     async def _load(self, agent_id: AgentId) -> Agent:
         try:
             log = await self._store.open(SessionId(agent_id))
@@ -137,19 +137,27 @@ class AgentHost:
             raise UnknownAgent(agent_id) from error
         try:
             events = await log.read()
-            session = Session(log.header, _folded(agent_id, events))
+            # A long log takes a while to fold; other agents go on meanwhile.
+            session = Session(log.header, await asyncio.to_thread(_folded, agent_id, events))
             shown = placed_drafts(await log.drafts())
-            closing = repair(session.state, shown)
             recent = events[_recent(events) :]
             transcript, blocks = render(recent)
-            agent = self._agent(session, log, transcript, blocks, older=len(recent) < len(events))
-            await agent.open(closing)
-            for message in shown:
-                log.drop_drafts(message)
         except BaseException:
             await log.close()
             raise
-        self._live[agent_id] = agent
+        agent = self._agent(session, log, transcript, blocks, older=len(recent) < len(events))
+        await self._open(agent, repair(session.state, shown))
+        for message in shown:
+            log.drop_drafts(message)
+        return agent
+
+    async def _open(self, agent: LoopAgent, events: Sequence[EventData]) -> Agent:
+        try:
+            await agent.open(events)
+        except BaseException:
+            await agent.close()
+            raise
+        self._live[agent.id] = agent
         return agent
 
     def _agent(

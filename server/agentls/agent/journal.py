@@ -49,12 +49,14 @@ class Journal:
         once, where an event would break a rule of the log.
         """
         if self.failure is not None:
-            raise self.failure
+            raise StoreUnavailable(str(self.failure))
         batch = self.session.prepare(payloads, time=self._now())
         task = asyncio.ensure_future(self._commit(batch, durable, self._tail))
         task.add_done_callback(_retrieve)
         self._tail = task
-        return asyncio.shield(task)
+        committed = asyncio.shield(task)
+        committed.add_done_callback(_retrieve)
+        return committed
 
     async def settled(self) -> None:
         """Wait until everything prepared so far is committed; StoreUnavailable where that failed."""
@@ -63,6 +65,8 @@ class Journal:
 
     async def reopen(self) -> None:
         """Go on after a failed commit, once the store takes writes again; StoreUnavailable while it does not."""
+        if self._tail is not None:
+            await asyncio.wait([self._tail])
         await self.log.probe()
         self.failure = None
         self._tail = None
@@ -81,6 +85,9 @@ class Journal:
             await asyncio.wait([before])
         for fault in self.session.publish(batch):
             logger.error("an observer of the log failed", exc_info=fault)
+        if self.failure is not None:
+            # This one was under way when a write beside the log failed: it is in the log, so what rests on it counts.
+            self.session.roll_back()
 
     def break_off(self, error: StoreUnavailable) -> None:
         """Take a failed write beside the log (a draft's) as a failure of the log."""

@@ -17,6 +17,7 @@ from agentls.agent.state import EditorFacts, StoreState, agent_state, inbox_of
 from agentls.agent.view import Drawn, View
 from agentls.core.answer import aborted_results, answered, error_result, failed, interrupted, plan
 from agentls.core.assembler import Placed
+from agentls.core.chunks import Usage
 from agentls.core.errors import StoreUnavailable, UserError
 from agentls.core.events import (
     Discard,
@@ -89,6 +90,7 @@ class LoopAgent(Agent):
         self._journal.session.observe(self._published)
         self._editors: tuple[EditorFacts, ...] = ()
         self._store: StoreState = "ok"
+        self._closing = False
         self._driver: asyncio.Task[None] | None = None
         self._attempt: Attempt | None = None
         self._recovery: asyncio.Task[None] | None = None
@@ -156,10 +158,11 @@ class LoopAgent(Agent):
         return Sent(message, fate.outcome, turn=fate.turn, position=fate.position)
 
     async def _repeat(self, known: Sent, content: Content) -> Sent:
-        try:
-            await self._journal.settled()
-        except StoreUnavailable:
-            return _refused(known.message_id, content, "store-unavailable")
+        if known.message_id not in self._journal.session.committed.inbox.known:
+            try:
+                await self._journal.settled()
+            except StoreUnavailable:
+                return _refused(known.message_id, content, "store-unavailable")
         return known
 
     async def remove(self, message: MessageId) -> Changed:
@@ -210,6 +213,7 @@ class LoopAgent(Agent):
         self._tell_state()
 
     async def close(self) -> None:
+        self._closing = True
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
@@ -280,20 +284,31 @@ class LoopAgent(Agent):
                     return action
 
     async def _settle(self, turn: OpenTurn) -> None:
-        answer = interrupted(turn, self._model_ref(), self._shown(turn)) if turn.asking else ()
-        end = settle_cancel(self._state.turns, self._state.inbox)
-        await self._journal.append((*answer, *aborted_results(turn), *end), durable=True)
+        spent = self._spent(turn) if turn.asking else None
+        answer = interrupted(turn, self._model_ref(), self._shown(turn), spent) if turn.asking else ()
+        end = settle_cancel(self._state.turns, self._state.inbox, spent)
+        await self._close((*answer, *aborted_results(turn), *end), turn)
+
+    async def _close(self, closing: Sequence[EventData], turn: OpenTurn) -> None:
+        """Append what closes a turn, and in the same loop step what comes next: nothing finds a gap in between."""
+        closed = self._journal.append(closing, durable=True)
+        self._advance()
+        await closed
         self._forget_drafts(turn)
 
     async def _give_up(self) -> bool:
-        """Close the turn after a fault of our own, so that the person is told and can go on; false without one."""
+        """Close the turn after a fault of our own, so that the person is told and can go on; false without one. A turn
+        that is being stopped just stops."""
         state = self._state
         turn = state.turns.open
         if self._journal.failure is not None or turn is None:
             return False
+        if turn.cancel is not None:
+            await self._settle(turn)
+            return True
         failure = Failure("the server made a mistake; its log has the details", "INTERNAL")
         closing = repair(state, {turn.answer_id(): self._shown(turn)}, TurnFailed(failure), "error")
-        self._journal.append(closing, durable=True)
+        await self._close(closing, turn)
         return True
 
     # The model -------------------------------------------------------------------------------------------------
@@ -330,6 +345,11 @@ class LoopAgent(Agent):
         """What a person has seen of the answer to the turn's current request."""
         attempt = self._attempt
         return attempt.shown if attempt is not None and attempt.message == turn.answer_id() else ()
+
+    def _spent(self, turn: OpenTurn) -> Usage | None:
+        """What the turn's current request has cost, as far as the provider has said."""
+        attempt = self._attempt
+        return attempt.stream.usage if attempt is not None and attempt.message == turn.answer_id() else None
 
     def _stop_attempt(self) -> None:
         if self._attempt is not None:
@@ -387,7 +407,7 @@ class LoopAgent(Agent):
         """Wait until the committed state satisfies `holds`; StoreUnavailable when the store fails first."""
         while not holds(self._journal.session.committed):
             if self._journal.failure is not None:
-                raise self._journal.failure
+                raise StoreUnavailable(str(self._journal.failure))
             await self._news.wait()
 
     # A store that refuses --------------------------------------------------------------------------------------
@@ -399,7 +419,7 @@ class LoopAgent(Agent):
         self.view.publish((Put(_store_block(error)),))
         self._tell_state()
         self._tell_news()
-        if self._recovery is None or self._recovery.done():
+        if not self._closing and (self._recovery is None or self._recovery.done()):
             self._recovery = asyncio.create_task(self._recover(error))
 
     async def _recover(self, cause: StoreUnavailable) -> None:
@@ -415,9 +435,10 @@ class LoopAgent(Agent):
                 closing = repair(state, shown, TurnFailed(Failure(str(cause), "STORE_UNAVAILABLE")), "error")
                 if closing:
                     await self._journal.append(closing, durable=True)
-            except StoreUnavailable as again:
-                cause = again
+            except StoreUnavailable:
                 continue
+            if turn is not None:
+                self._forget_drafts(turn)
             break
         self._store = "ok"
         self.view.publish((Drop(_LOST_STORE),))

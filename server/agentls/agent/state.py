@@ -110,7 +110,7 @@ def agent_state(
         else None,
         last_turn=LastTurn(last.turn, TURN_ENDS.kind_of(last.reason) or "unknown") if last else None,
         inbox=inbox_of(state.inbox),
-        hold=state.inbox.hold_cause,
+        hold=state.inbox.hold_cause if any(map(state.inbox.is_held, state.inbox.pending())) else None,
         model=model,
         model_usable=usable,
         mode=state.mode,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from agentls.core.assembler import BlockAssembler, Placed
 from agentls.core.blocks import TextBlock, ToolCallBlock
+from agentls.core.chunks import Usage
 from agentls.core.codec import encode
 from agentls.core.events import (
     AssistantAttempt,
@@ -44,7 +45,7 @@ def answered(turn: OpenTurn, model: ModelRef, stream: BlockAssembler) -> tuple[E
             turn=turn.turn,
             step=turn.step,
             attempt=turn.attempt,
-            message=_message(turn, model, placed, _replay_state(stream)),
+            message=_message(turn, model, placed, _replay_state(stream, placed)),
             finish=finish,
             usage=stream.usage,
             cut=cut,
@@ -60,13 +61,15 @@ def failed(
     return AssistantAttempt(turn.turn, turn.step, turn.attempt, _message(turn, model, shown), failure, stream.usage)
 
 
-def interrupted(turn: OpenTurn, model: ModelRef, shown: Sequence[Placed]) -> tuple[AssistantMessage, ...]:
+def interrupted(
+    turn: OpenTurn, model: ModelRef, shown: Sequence[Placed], usage: Usage | None = None
+) -> tuple[AssistantMessage, ...]:
     """The answer of a cancelled or crashed stream: what was shown of it, or nothing where nothing was."""
     if not shown:
         return ()
     finish: FinishReason = Aborted(Failure("the turn was stopped", "ABORTED"))
     message = _message(turn, model, shown)
-    return (AssistantMessage(turn.turn, turn.step, turn.attempt, message, finish, interrupted=True),)
+    return (AssistantMessage(turn.turn, turn.step, turn.attempt, message, finish, usage, interrupted=True),)
 
 
 def parse_arguments(arguments: str) -> JsonObject | None:
@@ -75,7 +78,7 @@ def parse_arguments(arguments: str) -> JsonObject | None:
         return {}
     try:
         value: JsonValue = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):  # a model that repeats itself nests deeper than the parser follows
         return None
     return value if isinstance(value, dict) else None
 
@@ -132,9 +135,16 @@ def _message(turn: OpenTurn, model: ModelRef, placed: Sequence[Placed], replay: 
     )
 
 
-def _replay_state(stream: BlockAssembler) -> JsonValue:
+def _replay_state(stream: BlockAssembler, kept: Sequence[Placed]) -> JsonValue:
     envelope = stream.replay_state()
-    return None if envelope is None else encode(envelope)
+    if envelope is None:
+        return None
+    if envelope.blocks is not None:
+        # The entries of calls that were dropped as twins go with them.
+        indices = {place.index for place in kept}
+        pairs = zip(stream.placed(), envelope.blocks, strict=True)
+        envelope = replace(envelope, blocks=tuple(entry for place, entry in pairs if place.index in indices))
+    return encode(envelope)
 
 
 @dataclass(frozen=True, slots=True)

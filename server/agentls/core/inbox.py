@@ -6,9 +6,11 @@ event that would break it; `check_conservation` proves it from a log alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import immutables
 
 from agentls.core.blocks import ContentBlock
 from agentls.core.codec import encode
@@ -29,6 +31,7 @@ from agentls.core.events import (
 )
 from agentls.core.ids import MessageId, is_server_form
 from agentls.core.json import digest
+from agentls.core.messages import Message
 from agentls.core.sources import ContextForm, form_of, is_person
 
 Exit = Literal["pending", "taken", "discarded"]
@@ -64,7 +67,8 @@ class Inbox:
 
     queued: tuple[Pending, ...] = ()
     steering: tuple[Pending, ...] = ()
-    known: Mapping[MessageId, Known] = field(default_factory=dict)
+    known: immutables.Map[MessageId, Known] = field(default_factory=immutables.Map)
+    """Every id that was ever accepted: it grows with the session, so that a change must not copy it."""
     hold_cause: HoldCause | None = None
     hold_before: int = 0
 
@@ -107,7 +111,7 @@ class Inbox:
             case Hold(held, cause, before):
                 return self._hold(held, cause, event.seq if before is None else before)
             case UserMessage(message) if not is_person(message.source) and not is_server_form(message.id):
-                return self._injected(message.id, content_hash(message.content, form_of(message.source)))
+                return self._entered(message)
             case EndSeed():
                 return Inbox()
         return self
@@ -117,16 +121,17 @@ class Inbox:
             raise LogicError(f'message "{item.id}" was enqueued before')
         lane = self._lane(item.lane)
         at = len(lane) if position is None else position
-        known = {**self.known, item.id: Known(item.fate, item.content_hash, "pending")}
+        known = self.known.set(item.id, Known(item.fate, item.content_hash, "pending"))
         return replace(self._with(item.lane, (*lane[:at], Pending(item, seq), *lane[at:])), known=known)
 
     def _leave(self, ids: Iterable[MessageId], how: Exit) -> Inbox:
-        known = dict(self.known)
+        known = self.known
         gone = set(ids)
         for message in gone:
-            if message not in known or known[message].exit != "pending":
+            receipt = known.get(message)
+            if receipt is None or receipt.exit != "pending":
                 raise LogicError(f'message "{message}" is not pending')
-            known[message] = replace(known[message], exit=how)
+            known = known.set(message, replace(receipt, exit=how))
         return replace(
             self,
             queued=tuple(pending for pending in self.queued if pending.item.id not in gone),
@@ -164,10 +169,15 @@ class Inbox:
             queued=tuple(replace(pending, released=False) for pending in self.queued),
         )
 
-    def _injected(self, message: MessageId, hashed: str) -> Inbox:
-        if message in self.known:
-            raise LogicError(f'message "{message}" was accepted before')
-        return replace(self, known={**self.known, message: Known(Fate("injected"), hashed, "taken")})
+    def _entered(self, message: Message) -> Inbox:
+        """A message of no person in history: an injection, or one that was claimed."""
+        known = self.known.get(message.id)
+        if known is None:
+            hashed = content_hash(message.content, form_of(message.source))
+            return replace(self, known=self.known.set(message.id, Known(Fate("injected"), hashed, "taken")))
+        if known.exit != "taken" or known.fate.outcome == "injected":
+            raise LogicError(f'message "{message.id}" was accepted before')
+        return self
 
     def _lane(self, lane: Lane) -> tuple[Pending, ...]:
         return self.queued if lane == "queued" else self.steering

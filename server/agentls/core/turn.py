@@ -299,9 +299,10 @@ def close_turn(turns: Turns, inbox: Inbox, reason: TurnEndReason, hold: HoldCaus
     )
 
 
-def settle_cancel(turns: Turns, inbox: Inbox) -> tuple[EventData, ...]:
+def settle_cancel(turns: Turns, inbox: Inbox, spent: Usage | None = None) -> tuple[EventData, ...]:
     """The end of a cancelled turn, once its work has stopped and its calls are answered: what was enqueued before
-    the cancel is discarded, or moves to the queue and is held where the inbox is kept; what came later runs."""
+    the cancel is discarded, or moves to the queue and is held where the inbox is kept; what came later runs. `spent` is
+    what the request that was cut off has cost."""
     turn = _of(turns)
     cancel = turn.cancel
     if cancel is None:
@@ -309,7 +310,7 @@ def settle_cancel(turns: Turns, inbox: Inbox) -> tuple[EventData, ...]:
     earlier = tuple(pending for pending in inbox.pending() if pending.seq < turn.cancel_seq)
     end = (
         *((StepEnd(turn.turn, turn.step),) if turn.step_open else ()),
-        TurnEnd(turn.turn, TurnAborted(cancel.cause), turn.usage),
+        TurnEnd(turn.turn, TurnAborted(cancel.cause), _sum(turn.usage, spent)),
     )
     if not cancel.keep_inbox:
         gone = tuple(pending.item.id for pending in earlier)

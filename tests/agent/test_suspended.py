@@ -1,0 +1,115 @@
+"""A store that refuses: nothing unsaved is acknowledged or kept, and it goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentls.agent.agent import Agent
+from agentls.core.errors import StoreUnavailable
+from agentls.core.inbox import check_conservation
+from tests.agent.watched import watched
+from tests.harness import Rig, content, idle, mid, row_ids, rows, sent_texts, until
+
+
+async def streaming(on: Rig, text: str = "shown") -> Agent:
+    agent = await on.agent()
+    await agent.followup(content("go"), id=mid("m1"))
+    await on.model.asked(1)
+    on.model.text(text)
+    await until(lambda: "a1.1.1/0" in row_ids(agent.view))
+    return agent
+
+
+def store_of(agent: Agent) -> str:
+    assert agent.view.state is not None
+    return agent.view.state.store
+
+
+async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.full = True
+        refused = await agent.followup(content("unsaved"), id=mid("m2"))
+        assert (refused.outcome, refused.reason, refused.content) == (
+            "refused",
+            "store-unavailable",
+            content("unsaved"),
+        )
+        assert store_of(agent) == "unavailable"
+        assert agent.view.state is not None
+        assert agent.view.state.status == "suspended"
+        assert rows(agent.view)[-1].volatile
+        assert on.model.closed == 1, "the model is stopped"
+        repeat = await agent.followup(content("go"), id=mid("m1"))
+        assert (repeat.outcome, repeat.repeated) == ("started", True), "a known id goes first in any state"
+        with pytest.raises(StoreUnavailable):
+            await agent.cancel("user")
+        disk.full = False
+        await until(lambda: store_of(agent) == "ok")
+        assert [(b.kind, b.body, b.state) for b in rows(agent.view)][1] == ("assistant", "shown", "interrupted")
+        error = next(block for block in rows(agent.view) if block.kind == "error")
+        assert "the disk is full" in error.body
+        assert await agent._journal.log.drafts() == ()  # type: ignore[attr-defined]
+        assert (await agent.followup(content("unsaved"), id=mid("m2"))).outcome == "started", "judged anew"
+        assert sent_texts(await on.model.answer("ok", 2)) == ["go", "shown", "unsaved"]
+        await idle(agent)
+        check_conservation(await on.log(agent))
+
+
+async def test_text_that_could_not_be_stored_is_neither_drawn_nor_kept(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.drafts_full = True
+        on.model.text(" NEVER-STORED")
+        await until(lambda: store_of(agent) == "unavailable")
+        disk.drafts_full = False
+        await until(lambda: store_of(agent) == "ok")
+        assert [b.body for b in rows(agent.view) if b.kind == "assistant"] == ["shown"]
+        await agent.followup(content("on"), id=mid("m2"))
+        assert sent_texts(await on.model.answer("ok", 2)) == ["go", "shown", "on"]
+        await idle(agent)
+
+
+async def test_a_commit_that_was_under_way_when_a_draft_failed_counts(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.gate = asyncio.Event()
+        steering = asyncio.ensure_future(agent.steer(content("s"), id=mid("s1")))
+        await until(lambda: agent._journal.state.inbox.steering)  # type: ignore[attr-defined]
+        agent._journal.break_off(StoreUnavailable("the disk is full"))  # type: ignore[attr-defined]
+        disk.gate.set()
+        assert (await steering).outcome == "steering"
+        await until(lambda: store_of(agent) == "ok")
+        error = next(block for block in rows(agent.view) if block.kind == "error")
+        assert "the disk is full" in error.body
+        assert agent.view.state is not None
+        assert [(w.message_id, w.held) for w in agent.view.state.inbox] == [("s1", True)]
+        check_conservation(await on.log(agent))
+
+
+async def test_a_closed_agent_recovers_nothing_more(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.full = True
+        await agent.followup(content("unsaved"), id=mid("m2"))
+        await agent.close()
+        disk.full = False
+        on.host._live.clear()
+        name = agent.id
+    async with watched(tmp_path) as (again, _):
+        agent = await again.host.get(name)
+        assert [(b.body, b.state) for b in rows(agent.view)][1] == ("shown", "interrupted")
+
+
+async def test_an_agent_that_cannot_be_saved_is_not_made(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        disk.full = True
+        with pytest.raises(StoreUnavailable, match="full"):
+            await on.agent()
+        disk.full = False
+        await on.agent()
+        listed, _ = await on.host.list()
+        assert len(listed) == 1
