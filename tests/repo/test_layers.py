@@ -15,7 +15,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = {
     "__init__.py": "",
     "__main__.py": "import agentls.app",
-    "app.py": "import agentls.lsp.server, agentls.agent.loop, agentls.store.sqlite",
+    "cli/__init__.py": "import agentls.app",
+    "settings.py": "import agentls.core.ids",
+    "app.py": "import agentls.settings, agentls.lsp.server, agentls.agent.loop, agentls.store.sqlite",
     "lsp/__init__.py": "",
     "lsp/server.py": "import pygls, lsprotocol, agentls.agent.loop",
     "agent/__init__.py": "",
