@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agentls.core.errors import LogicError
-from agentls.core.events import Event, TurnEnd
+from agentls.core.events import Event, SessionTitle, TurnEnd
+from agentls.core.history import History
+from agentls.core.inbox import Inbox
 from agentls.core.reasons import Completed
 from agentls.core.session import Batch, Session, SessionState
+from agentls.core.turn import Turns
 from tests.core.logs import HEADER, enqueue, opened, session, user
 
 
@@ -62,6 +65,13 @@ def test_rolling_back_forgets_what_was_not_committed() -> None:
     log.roll_back()
     assert [pending.item.id for pending in log.state.inbox.pending()] == ["a"]
     assert log.prepare((enqueue("b"),), time=0).events[0].seq == 1
+
+
+def test_a_fold_returns_the_same_object_for_what_is_not_its_business() -> None:
+    """Then all of them may run over every event, and "changed" is an identity check."""
+    for fold in (Inbox(), Turns(), History()):
+        assert fold.apply(Event(0, 0, SessionTitle("t", "person"))) is fold
+    assert Inbox().apply(Event(0, 0, user("a"))).known == Inbox().known
 
 
 def test_a_gap_in_the_log_is_refused() -> None:

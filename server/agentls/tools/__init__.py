@@ -1,0 +1,1 @@
+"""Tools: what the model can ask to be done, one file each."""

@@ -1,0 +1,154 @@
+"""What a tool is, what it is given, and what it answers.
+
+A failure is an answer too: a `ToolError` with one of these codes, on which others rely, and a text that tells the
+model what to do.
+
+    INVALID_ARGS       the arguments do not fit; names the field
+    UNKNOWN_TOOL       there is no tool of that name
+    NOT_FOUND          there is no such file or folder
+    IS_DIRECTORY       a folder where a file is needed
+    NOT_A_DIRECTORY    a file where a folder is needed
+    BINARY             the file is no text
+    TOO_LARGE          more bytes than the tool takes
+    OUTSIDE_WORKSPACE  the path leads out of the workspace
+    UNSAVED_BUFFER     an editor has unsaved text of the file
+    STALE              the file is not as it was last read, or was never read
+    PERMISSION         the system does not allow it
+    IO                 anything else that the system says
+    ABORTED            the call was stopped
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from agentls.core.ids import SessionId
+from agentls.core.json import JsonObject, JsonValue
+from agentls.core.visible import preview
+from agentls.workspace.documents import Documents
+from agentls.workspace.roots import Roots
+from agentls.workspace.uris import to_path
+
+OUTPUT_MAX = 51_200
+"""UTF-8 bytes of a result's text, at most, all notices included."""
+
+T = TypeVar("T")
+
+
+class Arguments(BaseModel):
+    """What a tool takes. The description of each field is read by the model; others than these are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+class ToolError(Exception):
+    """Becomes the result of a call: `code` is stable, `text` says what failed and what to do."""
+
+    def __init__(self, code: str, text: str) -> None:
+        self.code = code
+        self.text = text
+        super().__init__(f"{code}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a call gives: `text` for the model, at most `OUTPUT_MAX` bytes of it, and `meta` for the log and those
+    who draw it. A file whose content the agent now knows is in `meta` as `uri` and `hash` (see `observed`)."""
+
+    text: str
+    meta: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What one call may look at. `seen` is the session's: it maps the real path of a file to the hash of its content
+    as the agent last knew it; tools add to it, and a resumed session fills it from the log with `observed`. `stop` is
+    the call's own: it is set when the call's task is cancelled, and threads look at it."""
+
+    session: SessionId
+    roots: Roots
+    documents: Documents
+    seen: dict[str, str] = field(default_factory=dict)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class Tool(Protocol[A]):
+    """One tool, shared by all agents. Its name is that of its file."""
+
+    @property
+    def name(self) -> str:
+        """Letters, digits and `_`."""
+
+    @property
+    def description(self) -> str:
+        """When to use it and what it gives, for the model. It never changes, since providers cache by prefix."""
+
+    @property
+    def arguments(self) -> type[A]:
+        """What it takes."""
+
+    def parallel(self, arguments: A) -> bool:
+        """Whether this call may run beside others; one that may not waits for those before it and holds up those
+        after it."""
+
+    async def asks(self, arguments: A, context: ToolContext) -> JsonObject | None:
+        """What a person has to allow, exactly as `run` will do it, or None for a call that needs no leave. It changes
+        nothing; a ToolError ends the call before anybody is asked."""
+
+    async def run(self, arguments: A, context: ToolContext) -> Output:
+        """Do it. ToolError for a failure that the model can act on. When its task is cancelled, nothing of it runs
+        any more by the time it has ended."""
+
+
+def observed(meta: JsonValue) -> dict[str, str]:
+    """What a result's `meta` adds to `ToolContext.seen`: nothing, or one file's real path and content hash."""
+    if not isinstance(meta, dict):
+        return {}
+    uri, content_hash = meta.get("uri"), meta.get("hash")
+    if not isinstance(uri, str) or not isinstance(content_hash, str):
+        return {}
+    return {str(to_path(uri)): content_hash}
+
+
+def bounded(text: str, limit: int = OUTPUT_MAX) -> str:
+    """The text in at most `limit` UTF-8 bytes: as it is, or its beginning and how much is left out."""
+    kept, omitted = preview(text, limit)
+    if not omitted:
+        return text
+    # The longest notice there can be, so that the cut text and its notice fit together.
+    kept, omitted = preview(text, max(limit - len(_notice(len(text.encode()))), 0))
+    return (kept + _notice(omitted))[-limit:] if limit else ""
+
+
+def _notice(omitted: int) -> str:
+    return f"\n... ({omitted} more bytes are left out)"
+
+
+def check(stop: threading.Event) -> None:
+    """End a thread's work when its call was stopped."""
+    if stop.is_set():
+        raise ToolError("ABORTED", "the call was stopped")
+
+
+async def in_thread(context: ToolContext, work: Callable[[], T]) -> T:
+    """Run what blocks in a thread. A cancelled call sets `context.stop` and waits for it, since a thread cannot be
+    ended from outside and must not go on after its call has."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        context.stop.set()
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        raise

@@ -1,0 +1,157 @@
+"""Walking a folder as git would list it: `.gitignore` files of all levels, `.git/info/exclude`, never `.git`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agentls.workspace.gitignore import Patterns
+
+Kind = Literal["file", "folder", "link"]
+
+_RULES = ".gitignore"
+_GIT = ".git"
+_RULES_MAX = 1 << 20
+"""Bytes of an ignore file that are read; nobody writes more by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that is not ignored; `path` is relative to where the walk began. A link is not followed, and what is
+    neither file nor folder counts as a file."""
+
+    path: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The rules that hold in a folder: of its own ignore file, then those of the folders above it."""
+
+    patterns: Patterns | None
+    path: bytes
+    above: _Level | None
+
+
+class Walk:
+    """One walk over a folder, in order of the names, each folder before what is in it.
+
+    The rules come from the repository that the folder is in, or from `root` on where it is in none; a repository
+    inside starts anew. A folder that is walked although it is ignored itself is walked all the same. `ignored` and
+    `unreadable` count what was passed over so far.
+    """
+
+    def __init__(self, folder: Path, root: Path, *, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Both are real paths, `folder` is `root` or in it. When `stopped` says so, the walk ends early."""
+        self.ignored = 0
+        self.unreadable = 0
+        self._folder = folder
+        self._root = root
+        self._stopped = stopped
+
+    def __iter__(self) -> Iterator[Entry]:
+        # A stack of our own, since folders may stand deeper than Python's.
+        open_folders = [self._entries("", _rules_above(self._folder, self._root))]
+        while open_folders and not self._stopped():
+            for entry, rules in open_folders[-1]:
+                yield entry
+                if entry.kind == "folder":
+                    open_folders.append(self._entries(entry.path, rules))
+                    break
+            else:
+                open_folders.pop()
+
+    def _entries(self, below: str, above: _Level | None) -> Iterator[tuple[Entry, _Level | None]]:
+        folder = self._folder / below
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+        except OSError:
+            # The first one is the caller's, who has to say why.
+            if not below:
+                raise
+            self.unreadable += 1
+            return
+        rules = _level(folder, above)
+        for entry in entries:
+            if entry.name == _GIT:
+                continue
+            kind = _kind(entry)
+            if _is_ignored(rules, os.fsencode(entry.path), is_folder=kind == "folder"):
+                self.ignored += 1
+                continue
+            yield Entry(f"{below}/{entry.name}" if below else entry.name, kind), rules
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return "link"
+    # A folder that vanishes meanwhile is a file here, and fails where it is read.
+    with suppress(OSError):
+        if entry.is_dir(follow_symlinks=False):
+            return "folder"
+    return "file"
+
+
+def _is_ignored(rules: _Level | None, path: bytes, *, is_folder: bool) -> bool:
+    while rules is not None:
+        if rules.patterns is not None:
+            verdict = rules.patterns.verdict(path[len(rules.path) :], is_folder=is_folder)
+            if verdict is not None:
+                return verdict
+        rules = rules.above
+    return False
+
+
+def _rules_above(folder: Path, root: Path) -> _Level | None:
+    """The rules that hold around a folder, which its own come before."""
+    top = next((each for each in (folder, *folder.parents) if os.path.lexists(each / _GIT)), root)
+    if top == folder:
+        return None
+    level = None
+    for each in (top, *(top / part for part in _between(top, folder))):
+        level = _level(each, level)
+    return level
+
+
+def _between(top: Path, folder: Path) -> Iterator[Path]:
+    below = folder.relative_to(top)
+    return (parent for parent in reversed(below.parents) if parent != Path())
+
+
+def _level(folder: Path, above: _Level | None) -> _Level | None:
+    path = os.path.join(os.fsencode(folder), b"")
+    if os.path.lexists(folder / _GIT):
+        excluded = _read(_git_folder(folder / _GIT) / "info" / "exclude")
+        above = _Level(Patterns(excluded), path, None) if excluded else None
+    rules = _read(folder / _RULES)
+    return _Level(Patterns(rules), path, above) if rules else above
+
+
+def _git_folder(git: Path) -> Path:
+    """Where a repository's own files are: a worktree's and a submodule's `.git` is a file that says so."""
+    with suppress(OSError, ValueError):
+        if git.is_dir():
+            return git
+        named = _read(git)
+        if named.startswith(b"gitdir:"):
+            own = git.parent / os.fsdecode(named.removeprefix(b"gitdir:").strip())
+            common = _read(own / "commondir").strip()
+            return own / os.fsdecode(common) if common else own
+    return git
+
+
+def _read(path: Path) -> bytes:
+    """A rules file's bytes; nothing for one that is not there, cannot be read, or is a link (git does not follow it,
+    since a repository could point it at any file)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(_RULES_MAX) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except (OSError, ValueError):
+        return b""

@@ -1,0 +1,88 @@
+"""A workspace on disk, and a context to call tools in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentls.core.ids import SessionId
+from agentls.core.json import JsonObject, JsonValue
+from agentls.tools.list_files import ListFiles
+from agentls.tools.read import Read
+from agentls.tools.registry import Call, Registry
+from agentls.tools.tool import Output, ToolContext, ToolError
+from agentls.tools.write import Write
+from agentls.workspace.documents import Documents
+from agentls.workspace.roots import Roots
+from agentls.workspace.texts import content_hash
+from agentls.workspace.uris import to_uri
+from tests.workspace.support import FakeEditor
+
+NEOVIM = FakeEditor("neovim 0.11.4")
+VSCODE = FakeEditor("Visual Studio Code 1.107")
+
+
+def registry() -> Registry:
+    made = Registry()
+    made.register(Read())
+    made.register(ListFiles())
+    made.register(Write())
+    return made
+
+
+class Space:
+    """A workspace with one folder, and the calls of one session in it."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(exist_ok=True)
+        self.root = root.resolve()
+        self.context = ToolContext(SessionId("s"), Roots([self.root]), Documents())
+        self._tools = registry()
+
+    def file(self, name: str, data: bytes | str = b"") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    def bytes_of(self, name: str) -> bytes | None:
+        """What a file holds, or None where there is none."""
+        path = self.root / name
+        return path.read_bytes() if path.is_file() else None
+
+    def seen(self, name: str, data: bytes | str = b"") -> Path:
+        """A file that the agent has read."""
+        path = self.file(name, data)
+        self.context.seen[str(path)] = content_hash(path.read_bytes())
+        return path
+
+    def opened(self, name: str, text: str, editor: FakeEditor = NEOVIM) -> None:
+        """A buffer, dirty where its text is not that of the file."""
+        self.context.documents.open(editor, to_uri(self.root / name), version=7, text=text)
+
+    def meet(self, documents: Documents) -> None:
+        """Have other documents from now on."""
+        self.context = replace(self.context, documents=documents)
+
+    def prepared(self, name: str, /, **arguments: JsonValue) -> Call:
+        return self._tools.prepare(name, arguments)
+
+    async def call(self, name: str, /, **arguments: JsonValue) -> Output:
+        return await self.prepared(name, **arguments).run(self.context)
+
+    async def asks(self, name: str, /, **arguments: JsonValue) -> JsonObject | None:
+        return await self.prepared(name, **arguments).asks(self.context)
+
+    async def refusal(self, name: str, /, **arguments: JsonValue) -> ToolError:
+        """The error that a call ends with."""
+        with pytest.raises(ToolError) as error:
+            await self.call(name, **arguments)
+        return error.value
+
+    async def asking(self, name: str, /, **arguments: JsonValue) -> ToolError:
+        """The error that a call ends with before a person is asked."""
+        with pytest.raises(ToolError) as error:
+            await self.asks(name, **arguments)
+        return error.value

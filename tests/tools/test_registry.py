@@ -1,0 +1,157 @@
+"""The registry: names once, schemas in stable bytes, arguments checked before anything runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import jsonschema
+import pytest
+from pydantic import Field
+
+from agentls.core.json import JsonObject, JsonValue
+from agentls.tools.registry import Registry, parameters
+from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError
+from tests.tools.support import Space, registry
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Inner(Arguments):
+    title: str
+
+
+class TryArguments(Arguments):
+    """Not for the model."""
+
+    title: str = Field(description="A title.")
+    how: Literal["a", "b"] = "a"
+    loud: bool = False
+    many: list[Inner] = Field(default=[Inner(title="x")])
+
+
+class Try:
+    name = "try"
+    description = "Try."
+    arguments = TryArguments
+
+    def parallel(self, arguments: TryArguments) -> bool:
+        return arguments.loud
+
+    async def asks(self, arguments: TryArguments, context: ToolContext) -> JsonObject | None:
+        return {"title": arguments.title}
+
+    async def run(self, arguments: TryArguments, context: ToolContext) -> Output:
+        return Output(arguments.title, {"how": arguments.how})
+
+
+@pytest.fixture
+def tried() -> Registry:
+    made = Registry()
+    made.register(Try())
+    return made
+
+
+def refused(tools: Registry, **arguments: JsonValue) -> str:
+    with pytest.raises(ToolError) as error:
+        tools.prepare("try", arguments)
+    assert error.value.code == "INVALID_ARGS"
+    return error.value.text
+
+
+def test_a_name_that_is_taken_is_refused(tried: Registry) -> None:
+    with pytest.raises(ValueError, match='"try" is registered already'):
+        tried.register(Try())
+
+
+def test_schemas_come_by_name_and_name_every_tool() -> None:
+    assert [schema.name for schema in registry().schemas()] == ["list_files", "read", "write"]
+
+
+def test_a_schema_is_canonical_without_titles_and_in_the_order_of_the_fields() -> None:
+    assert json.dumps(parameters(TryArguments)) == (
+        '{"$defs": {"Inner": {"additionalProperties": false, "properties": {"title": {"type": "string"}}, '
+        '"required": ["title"], "type": "object"}}, "additionalProperties": false, "properties": '
+        '{"title": {"description": "A title.", "type": "string"}, '
+        '"how": {"default": "a", "enum": ["a", "b"], "type": "string"}, '
+        '"loud": {"default": false, "type": "boolean"}, '
+        '"many": {"default": [{"title": "x"}], "items": {"$ref": "#/$defs/Inner"}, "type": "array"}}, '
+        '"required": ["title"], "type": "object"}'
+    )
+
+
+def test_schemas_are_the_same_bytes_in_every_process() -> None:
+    code = (
+        "import json; from tests.tools.support import registry\n"
+        "print(json.dumps([[s.name, s.description, s.parameters] for s in registry().schemas()]))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=REPOSITORY,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "server:."},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    ours = json.dumps([[s.name, s.description, s.parameters] for s in registry().schemas()])
+    assert {output.decode().strip() for output in outputs} == {ours}
+
+
+def test_schemas_are_json_schemas() -> None:
+    for schema in registry().schemas():
+        jsonschema.Draft202012Validator.check_schema(schema.parameters)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, '"title" is missing; send the call again'),
+        ({"title": 3}, '"title" must be a string, it is 3; send the call again'),
+        ({"title": None}, '"title" must be a string, it is null; send the call again'),
+        ({"title": "\ud800"}, "the arguments have halves of characters in them; send the call again"),
+        ({"title": "t", "how": "c"}, "\"how\" must be 'a' or 'b', it is \"c\"; send the call again"),
+        ({"title": "t", "loud": "?"}, '"loud" must be true or false, it is "?"; send the call again'),
+        ({"title": "t", "many": [{}]}, '"many.0.title" is missing; send the call again'),
+        (
+            {"title": "t", "path": "x"},
+            '"path" is no argument of "try", which takes "title", "how", "loud", "many"; send the call again',
+        ),
+        (
+            {"how": 1, "title": "t" * 5, "loud": []},
+            "\"how\" must be 'a' or 'b', it is 1; \"loud\" must be true or false",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_said_in_plain_words_with_the_field(
+    tried: Registry, arguments: dict[str, JsonValue], text: str
+) -> None:
+    assert refused(tried, **arguments).startswith(text)
+
+
+def test_a_long_value_is_cut_in_the_text(tried: Registry) -> None:
+    assert len(refused(tried, title=["x" * 10_000])) < 200
+
+
+def test_a_tool_that_is_not_there_is_an_error_that_lists_those_that_are() -> None:
+    with pytest.raises(ToolError, match='there is no tool "raed"; there are "list_files", "read", "write"') as error:
+        registry().prepare("raed", {})
+    assert error.value.code == "UNKNOWN_TOOL"
+
+
+async def test_a_prepared_call_is_its_tools_answer_for_its_arguments(tried: Registry, space: Space) -> None:
+    call = tried.prepare("try", {"title": "t", "loud": True})
+    assert call.parallel
+    assert not tried.prepare("try", {"title": "t"}).parallel
+    assert await call.asks(space.context) == {"title": "t"}
+    assert await call.run(space.context) == Output("t", {"how": "a"})
+
+
+async def test_no_output_is_over_the_limit_or_has_halves_of_characters(tried: Registry, space: Space) -> None:
+    output = await tried.prepare("try", {"title": "é" * OUTPUT_MAX}).run(space.context)
+    assert len(output.text.encode()) <= OUTPUT_MAX
+    assert output.text.endswith("more bytes are left out)")
