@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agentls.agent.agent import Agent
+from agentls.agent.hooks import Hooks
 from agentls.agent.host import AgentHost
+from agentls.agent.loop import Parts
 from agentls.agent.prompt import IDENTITY, assemble
 from agentls.agent.view import View
 from agentls.core.blocks import TextBlock
@@ -20,9 +24,11 @@ from agentls.core.ids import AgentId, MessageId
 from agentls.core.reasons import Failed, Failure, FinishReason, Stop
 from agentls.core.sources import Notice, PluginSource
 from agentls.core.transcript import Block
-from agentls.models.model import Model, ModelRequest
+from agentls.models.model import Model, ModelFacts, ModelRequest
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import SessionStore
+from agentls.tools.registry import Registry
+from agentls.workspace.documents import Documents
 
 WORKSPACE = "file:///workspace"
 MODEL = ModelRef("hand", "hand")
@@ -93,6 +99,9 @@ class HandModels:
         self.model = model
         self.gone = False
 
+    def all(self) -> tuple[ModelFacts, ...]:
+        return (ModelFacts(self.model.ref, not self.gone, self.model.context_window),)
+
     def default(self) -> ModelRef:
         return self.model.ref
 
@@ -131,27 +140,33 @@ class Rig:
         directory: Path,
         model: HandModel | None = None,
         over: Callable[[SessionStore], SessionStore] = lambda store: store,
+        *,
+        store: SessionStore | None = None,
+        hooks: Hooks | None = None,
+        registry: Registry | None = None,
     ) -> None:
-        """`over` puts something in front of the real store."""
+        """`over` puts something in front of the real store, `store` takes its place. Without `registry` there are no
+        tools."""
         self.model = model or HandModel()
         self.models = HandModels(self.model)
         self.clock = Clock()
-        self._ids = 0
+        self.registry = registry or Registry()
+        self.documents = Documents()
         self.host = AgentHost(
-            over(SqliteStore(directory)),
-            self.models,
+            store or over(SqliteStore(directory)),
+            Parts(self.models, assemble([IDENTITY], self.registry.schemas()), self.registry, hooks or Hooks()),
+            self.documents,
             instance="i",
-            prompt=assemble([IDENTITY]),
             now=self.clock,
             new_id=self._new_id,
+            watches_logs=True,
         )
 
     def _new_id(self) -> str:
-        self._ids += 1
-        return f"id-{self._ids}-{id(self):x}"
+        return uuid.uuid4().hex
 
-    async def agent(self) -> Agent:
-        return await self.host.create(WORKSPACE)
+    async def agent(self, workspace: str = WORKSPACE) -> Agent:
+        return await self.host.create(workspace)
 
     async def log(self, agent: Agent) -> list[Event]:
         """The events of a live agent, as the store has them."""
@@ -192,8 +207,12 @@ def row_ids(view: View) -> list[str]:
 
 
 def sent_texts(request: ModelRequest) -> list[str]:
-    """The text of each message that a request sends."""
-    return ["".join(b.text for b in message.content if isinstance(b, TextBlock)) for message in request.messages]
+    """The text of each message that a request sends, without the frames of contexts."""
+    texts = ("".join(b.text for b in message.content if isinstance(b, TextBlock)) for message in request.messages)
+    return [_FRAME.sub(r"\1", text) for text in texts]
+
+
+_FRAME = re.compile(r"<agentls-context [^>]*>\n(.*)\n</agentls-context-[0-9a-f]+>", re.DOTALL)
 
 
 def types(events: Sequence[Event]) -> list[str]:

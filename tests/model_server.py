@@ -5,9 +5,9 @@
         ...                                # ask `server.url`
         exchange = await server.exchange(0)
 
-Answers are given in the order of the requests; a request beyond the last one gets status 500. A piece is bytes to send,
-an `asyncio.Event` to wait for, `KILL` (the connection is reset), `CUT` (it ends in the middle of the body) or `SILENCE`
-(nothing more until the client goes away).
+Answers are given in the order of the requests; a request beyond the last one gets status 400, which nobody tries again.
+A piece is bytes to send, an `asyncio.Event` to wait for, `KILL` (the connection is reset), `CUT` (it ends in the middle
+of the body) or `SILENCE` (nothing more until the client goes away).
 """
 
 from __future__ import annotations
@@ -89,6 +89,21 @@ def reply(text: str) -> Answer:
     """A whole good answer."""
     words = [content(word) for word in text.split(" ")] if " " not in text else [content(text)]
     return Answer((*words, finish(), usage(10, 5), DONE))
+
+
+def calls(*made: tuple[str, JsonObject | str], before: Piece | None = None) -> Answer:
+    """An answer that calls tools: names and arguments, which are sent as they are where they are a text."""
+    pieces = [
+        delta(
+            {"tool_calls": [{"index": n, "id": f"call-{n}", "function": {"name": name, "arguments": _raw(arguments)}}]}
+        )
+        for n, (name, arguments) in enumerate(made)
+    ]
+    return Answer((*pieces, finish("tool_calls"), usage(10, 5), DONE), before=before)
+
+
+def _raw(arguments: JsonObject | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -189,7 +204,7 @@ class ModelServer:
         number, self._served = self._served, self._served + 1
         if number < len(self._answers):
             return self._answers[number]
-        return error_body(500, "the test has no answer for this request")
+        return error_body(400, "the test has no answer for this request")
 
 
 class _Client:

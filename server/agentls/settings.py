@@ -18,6 +18,7 @@ MODEL_VARIABLE = "AGENTLS_MODEL"
 BASE_URL_VARIABLE = "AGENTLS_BASE_URL"
 MODEL_ID_VARIABLE = "AGENTLS_MODEL_ID"
 KEY_VARIABLE_VARIABLE = "AGENTLS_KEY_VARIABLE"
+MAX_RETRIES_VARIABLE = "AGENTLS_MAX_RETRIES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,14 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a server process is told. `model` names the model of new agents (None: the best that is there); `script`
-    is a script of the scripted model."""
+    is a script of the scripted model; `max_retries` is how often a failed request is tried again in its step (None: as
+    the policy of `models/retry.py` has it)."""
 
     state_dir: Path
     model: str | None = None
     endpoint: Endpoint | None = None
     script: Path | None = None
+    max_retries: int | None = None
 
 
 def resolve(
@@ -50,6 +53,7 @@ def resolve(
     model_id: str | None = None,
     key_variable: str | None = None,
     script: str | None = None,
+    max_retries: str | None = None,
 ) -> Settings:
     """Settings from options, else from the environment, else the defaults; UserError where they do not fit together.
 
@@ -63,6 +67,9 @@ def resolve(
         raise UserError(f'the model "{served}" has no endpoint; name one with --base-url or {BASE_URL_VARIABLE}')
     if script is not None and not Path(script).is_file():
         raise UserError(f'the script "{script}" is no file; give the path of a script of the scripted model')
+    retries = max_retries or environment.get(MAX_RETRIES_VARIABLE) or None
+    if retries is not None and not (retries.isascii() and retries.isdigit() and len(retries) <= 6):
+        raise UserError(f'"{retries}" is no number of retries; give a whole number from 0 to 999999')
     directory = state_dir or environment.get(STATE_VARIABLE)
     return Settings(
         state_dir=Path(directory).absolute() if directory else platformdirs.user_state_path("agentls", appauthor=False),
@@ -71,4 +78,5 @@ def resolve(
         if url and served
         else None,
         script=Path(script).absolute() if script is not None else None,
+        max_retries=int(retries) if retries is not None else None,
     )

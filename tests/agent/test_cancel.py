@@ -203,7 +203,7 @@ async def test_a_cancel_while_the_turn_before_is_closing_hits_the_one_that_follo
     async with asyncio.timeout(10):
         while journal.state.turns.last == 1 and journal.state.turns.open is not None:  # noqa: ASYNC110 - each step counts
             await asyncio.sleep(0)
-    assert journal.state.turns.open is not None, "the next turn opens in the step that closes this one"
+    assert journal.state.current_turn() == 2, "the next turn is about to start in the step that closes this one"
     assert (await agent.cancel("user", keep_inbox=True)).outcome == "cancelled"
     assert (await stopping).outcome == "cancelled"
     assert (await sending).outcome == "queued"

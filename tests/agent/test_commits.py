@@ -44,7 +44,8 @@ async def test_calls_go_with_their_answer_and_results_after_them(tmp_path: Path)
         assert disk.acts == [
             "assistant/message, tool/call, tool/call",
             "drop a1.1.1",
-            "tool/result, tool/result",
+            "tool/result",
+            "tool/result",
             "step/end",
             "D step/start, request/sent",
             "ask",
@@ -124,7 +125,7 @@ async def test_a_repair_is_one_barrier_and_drafts_go_after_it(tmp_path: Path) ->
         on.model.text("half")
         await until(lambda: "a1.1.1/0" in row_ids(agent.view))
         # The process dies here: nothing is closed, only the lock is let go as the system does.
-        agent._driver.cancel()  # type: ignore[attr-defined]
+        agent._loop._driver.cancel()  # type: ignore[attr-defined]
         await agent._journal.log.close()  # type: ignore[attr-defined]
         on.host._live.clear()
         async with watched(tmp_path) as (again, disk):

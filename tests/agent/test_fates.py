@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentls.agent.agent import Agent
-from agentls.core.inbox import check_conservation
+from agentls.core.invariants import check_log
 from tests.harness import Rig, content, idle, mid, notice, rig, row_ids, sent_texts, types
 
 
@@ -152,7 +152,7 @@ async def test_every_id_leaves_exactly_once(agent: Agent, on: Rig) -> None:
     await agent.followup(content("c"), id=mid("c"))
     await agent.cancel("user")
     await idle(agent)
-    check_conservation(await on.log(agent))
+    check_log(await on.log(agent))
     assert agent.view.state is not None
     assert agent.view.state.inbox == ()
     assert [request for request in on.model.requests if "c" in sent_texts(request)] == []

@@ -12,7 +12,7 @@ import pytest
 from agentls.agent.agent import Agent
 from agentls.agent.host import RECENT_TURNS, UnknownAgent
 from agentls.core.errors import SessionDamaged, SessionHeld, UserError
-from agentls.core.inbox import check_conservation
+from agentls.core.invariants import check_log
 from tests.harness import WORKSPACE, Rig, agent_id, content, idle, mid, rig, row_ids, rows, sent_texts, until
 
 
@@ -67,7 +67,7 @@ async def test_a_host_that_closes_keeps_text_and_queue(tmp_path: Path) -> None:
         await agent.resume()
         assert sent_texts(await again.model.answer("ok", 1)) == ["one", "half", "two"]
         await idle(agent)
-        check_conservation(await again.log(agent))
+        check_log(await again.log(agent))
 
 
 async def test_loading_twice_at_once_is_one_agent(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentls.agent.agent import Agent
 from agentls.core.errors import StoreUnavailable
-from agentls.core.inbox import check_conservation
+from agentls.core.invariants import check_log
 from tests.agent.watched import watched
 from tests.harness import Rig, content, idle, mid, row_ids, rows, sent_texts, until
 
@@ -56,7 +56,7 @@ async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: P
         assert (await agent.followup(content("unsaved"), id=mid("m2"))).outcome == "started", "judged anew"
         assert sent_texts(await on.model.answer("ok", 2)) == ["go", "shown", "unsaved"]
         await idle(agent)
-        check_conservation(await on.log(agent))
+        check_log(await on.log(agent))
 
 
 async def test_text_that_could_not_be_stored_is_neither_drawn_nor_kept(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_commit_that_was_under_way_when_a_draft_failed_counts(tmp_path: 
         assert "the disk is full" in error.body
         assert agent.view.state is not None
         assert [(w.message_id, w.held) for w in agent.view.state.inbox] == [("s1", True)]
-        check_conservation(await on.log(agent))
+        check_log(await on.log(agent))
 
 
 async def test_a_closed_agent_recovers_nothing_more(tmp_path: Path) -> None:

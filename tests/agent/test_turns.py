@@ -12,7 +12,7 @@ from agentls.core.blocks import TextBlock, ToolCallBlock, ToolResultBlock
 from agentls.core.chunks import BlockEnd, Finish, ReasoningDelta, TextDelta, Usage, UsageChunk
 from agentls.core.events import RequestSent, ToolResult
 from agentls.core.ids import CallId
-from agentls.core.inbox import check_conservation
+from agentls.core.invariants import check_log
 from agentls.core.reasons import MaxTokens, Stop, ToolCalls
 from tests.harness import Rig, content, idle, mid, notice, rig, row_ids, rows, sent_texts, types, until
 
@@ -50,7 +50,7 @@ async def test_a_followup_is_answered_and_the_log_holds_every_step(on: Rig) -> N
     ]
     assert agent.view.state.usage == Usage(7, 3)
     assert agent.view.state.context_tokens == 10
-    check_conservation(log)
+    check_log(log)
 
 
 async def test_a_request_records_the_history_it_was_built_from(on: Rig) -> None:
@@ -196,7 +196,7 @@ async def test_a_failed_request_ends_the_turn_holds_what_waits_and_the_next_send
     assert [(b.kind, b.state) for b in rows(agent.view)] == [
         ("user", "done"), ("assistant", "failed"), ("error", "failed"), ("turn-end", "failed"),
     ]  # fmt: skip
-    assert "Wait a little" in rows(agent.view)[2].body
+    assert "wait a little" in rows(agent.view)[2].body
     again = await agent.followup(content("again"), id=mid("m3"))
     assert again.outcome == "started"
     assert sent_texts(await on.model.answer("ok", 2)) == ["one", "again"], "what failed is never sent"
@@ -275,7 +275,7 @@ async def test_a_waking_message_of_no_person_runs_like_any_other(on: Rig) -> Non
     await agent.followup(content("go"), id=mid("b"))
     await on.model.answer("2", 2)
     await idle(agent)
-    check_conservation(await on.log(agent))
+    check_log(await on.log(agent))
 
 
 async def test_a_cancelled_request_still_counts_what_it_cost(on: Rig) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentls.agent import fates
+from agentls.agent import changes, fates
+from agentls.agent.entering import cancel_step, enter_step, reject_step
+from agentls.agent.hooks import Context, Proposal
 from agentls.agent.pages import render
 from agentls.agent.prompt import IDENTITY, assemble
-from agentls.agent.request import enter_step
 from agentls.core.answer import aborted_results, answered, error_result, failed, interrupted
 from agentls.core.assembler import BlockAssembler
 from agentls.core.blocks import TextBlock, ToolCallBlock, ToolResultBlock
@@ -23,6 +24,9 @@ from agentls.core.events import (
     Hold,
     InboxItem,
     ModelRef,
+    RequestSent,
+    Retry,
+    RetryStarted,
     SessionHeader,
     StepEnd,
     TurnCancel,
@@ -30,17 +34,28 @@ from agentls.core.events import (
     TurnStart,
     UserMessage,
 )
-from agentls.core.ids import CallId, MessageId
-from agentls.core.inbox import check_conservation, content_hash
+from agentls.core.ids import CallId, MessageId, retry_id
+from agentls.core.inbox import content_hash
+from agentls.core.invariants import check_log
 from agentls.core.messages import Message
-from agentls.core.reasons import Completed, Failed, Failure, InjectionTrigger, MaxTokens
+from agentls.core.reasons import Blocked, Completed, Failed, Failure, InjectionTrigger, MaxTokens, RetryTrigger
 from agentls.core.repair import repair
 from agentls.core.session import Session, SessionState
 from agentls.core.sources import Notice, PluginSource, UserSource
-from agentls.core.turn import AskModel, EndStep, EndTurn, EnterStep, RunTools, SettleCancel, close_turn, settle_cancel
+from agentls.core.turn import (
+    AskModel,
+    AwaitRetry,
+    EndStep,
+    EndTurn,
+    EnterStep,
+    RunTools,
+    SettleCancel,
+    close_turn,
+    settle_cancel,
+)
 
 MODEL = ModelRef("p", "m")
-PROMPT = assemble([IDENTITY])
+PROPOSAL = Proposal(assemble([IDENTITY]).system(), (), MODEL)
 CALLS = (BlockEnd(1, ToolCallBlock(CallId("x"), "ls", "{}")), BlockEnd(2, ToolCallBlock(CallId("x"), "ls", "[")))
 ANSWERS: dict[str, tuple[Chunk, ...]] = {
     "text": (TextDelta(0, "words"),),
@@ -48,8 +63,12 @@ ANSWERS: dict[str, tuple[Chunk, ...]] = {
     "limit": (TextDelta(0, "words"), *CALLS, Finish(MaxTokens())),
     "empty": (),
     "fail": (TextDelta(0, "half"), Finish(Failed(Failure("down", "SERVER")))),
+    "flaky": (TextDelta(0, "half"), Finish(Failed(Failure("down", "SERVER")))),
 }
-VERBS = ("followup", "steer", "quiet", "other-turn", "inject", "cancel", "cancel-keep", "resume", "remove", *ANSWERS)
+SENDS = ("followup", "steer", "quiet", "other-turn")
+ENTRIES = ("followup, cancelled", "followup, cancelled and kept", "steer, rejected")
+CHANGES = ("remove", "edit", "move", "promote", "resume", "retry")
+VERBS = (*SENDS, *ENTRIES, *CHANGES, "inject", "cancel", "cancel-keep", "wait", *ANSWERS)
 
 
 @dataclass
@@ -77,6 +96,17 @@ class Walk:
         match verb:
             case "followup" | "steer" | "quiet" | "other-turn":
                 self.send(verb)
+            case "followup, cancelled" | "followup, cancelled and kept" | "steer, rejected":
+                self.send(verb.split(",")[0])
+                self.turn_away(verb)
+            case "retry" if turn is None and fates.judge_retry(self.state, self.state.turns.last) is None:
+                last = self.state.turns.last
+                self.append(TurnStart(last + 1, RetryTrigger(last, MessageId(f"m{self.count}"))))
+            case "edit" | "move" | "promote" if inbox.pending():
+                self.change(verb)
+            case "wait" if turn is not None and turn.retry is not None and turn.cancel is None:
+                again = RequestSent(turn.turn, turn.step, turn.attempt + 1, turn.boundary)
+                self.append(RetryStarted(turn.retry.retry_id, turn.turn, turn.step, turn.attempt), again)
             case "inject":
                 self.inject(str(self.count))
             case "cancel" | "cancel-keep" if turn is not None and turn.cancel is None:
@@ -103,6 +133,31 @@ class Walk:
         hashed = content_hash(content)
         self.append(Enqueue(InboxItem(message, lane, verb != "quiet", content, UserSource(), hashed, fate), position))
 
+    def turn_away(self, verb: str) -> None:
+        """End a step before it begins, as a cancel or a hook does it."""
+        action = self.state.entering()
+        if action is None:
+            return
+        if verb == "steer, rejected":
+            self.append(*reject_step(self.state, action, Blocked("no"), "blocked"))
+        else:
+            self.append(*cancel_step(self.state, action, "user", keep_inbox=verb.endswith("kept")))
+
+    def change(self, verb: str) -> None:
+        inbox = self.state.inbox
+        pending = inbox.pending()[self.count % len(inbox.pending())]
+        message = pending.item.id
+        lane = inbox.queued if pending.item.lane == "queued" else inbox.steering
+        before = None if lane[0].item.id == message else lane[0].item.id
+        events = {
+            "edit": lambda: changes.edit(inbox, message, (TextBlock("other"),)),
+            "move": lambda: changes.move(inbox, message, before),
+            "promote": lambda: changes.promote(inbox, message),
+        }[verb]()
+        assert events is not None
+        if events:
+            self.append(*events)
+
     def inject(self, name: str) -> None:
         source = PluginSource("git", Notice("moved"))
         message = Message(MessageId(f"i{name}"), "user", (TextBlock("c"),), source)
@@ -118,7 +173,10 @@ class Walk:
         for chunk in ANSWERS[name]:
             stream.push(chunk)
         if isinstance(stream.finish, Failed):
-            self.append(failed(turn, MODEL, stream.interrupted(), stream.finish.failure, stream))
+            failure = stream.finish.failure
+            again = Retry(retry_id(turn.turn, turn.step, turn.attempt), turn.turn, turn.step, turn.attempt, 5, failure)
+            retried = (again,) if name == "flaky" else ()
+            self.append(failed(turn, MODEL, stream.interrupted(), failure, stream), *retried)
         else:
             self.append(*answered(turn, MODEL, stream))
 
@@ -128,7 +186,8 @@ class Walk:
             state = self.state
             match state.next_action():
                 case EnterStep() as action:
-                    self.append(*enter_step(state, action, PROMPT, MODEL))
+                    contexts = (Context("c", PluginSource("time", Notice("t"))),) if self.count % 3 else ()
+                    self.append(*enter_step(state, action, PROPOSAL, contexts))
                 case EndStep(turn, step):
                     self.append(StepEnd(turn, step))
                 case EndTurn(_, reason, hold):
@@ -142,8 +201,8 @@ class Walk:
                     turn_open = state.turns.open
                     assert turn_open is not None
                     shown = interrupted(turn_open, MODEL, ()) if turn_open.asking else ()
-                    self.append(*shown, *aborted_results(turn_open), *settle_cancel(state.turns, state.inbox))
-                case AskModel() | _:
+                    self.append(*shown, *aborted_results(turn_open, {}), *settle_cancel(state.turns, state.inbox))
+                case AskModel() | AwaitRetry() | _:
                     return
         raise AssertionError("the session never comes to rest")
 
@@ -174,7 +233,7 @@ def test_whatever_happens_the_log_adds_up(verbs: list[str]) -> None:
         turn = walk.state.turns.open
         if turn is not None and turn.asking:
             assert paired(walk.state.history.messages), "the next request would be refused"
-    check_conservation(walk.events)
+    check_log(walk.events)
     assert SessionState().apply_all(walk.events) == walk.state
     said = [event.data.message.id for event in walk.events if isinstance(event.data, UserMessage)]
     assert len(said) == len(set(said)), "a message entered history twice"
@@ -199,7 +258,7 @@ def test_a_crash_after_any_commit_is_repaired_once(verbs: list[str], data: st.Da
     state = repaired.after
     assert repair(state, {}) == ()
     assert state.turns.open is None
-    assert not isinstance(state.next_action(), EnterStep | AskModel | RunTools)
+    assert not isinstance(state.next_action(), EnterStep | AskModel | AwaitRetry | RunTools)
     assert {name: known.exit for name, known in state.inbox.known.items()} == {n: k.exit for n, k in before.items()}
     assert paired(state.history.messages)
-    check_conservation([*walk.events[:died], *repaired.events])
+    check_log([*walk.events[:died], *repaired.events])

@@ -73,7 +73,7 @@ class WatchedModel(HandModel):
             yield chunk
 
 
-class _WatchedStore:
+class WatchedStore:
     def __init__(self, store: SessionStore, disk: Disk) -> None:
         self._store = store
         self._disk = disk
@@ -92,7 +92,7 @@ class _WatchedStore:
 async def watched(directory: Path) -> AsyncIterator[tuple[Rig, Disk]]:
     """A rig over a watched store."""
     disk = Disk()
-    on = Rig(directory, WatchedModel(disk), lambda store: cast(SessionStore, _WatchedStore(store, disk)))
+    on = Rig(directory, WatchedModel(disk), lambda store: cast(SessionStore, WatchedStore(store, disk)))
     try:
         yield on, disk
     finally:

@@ -24,7 +24,7 @@ from agentls.core.events import (
     TurnStart,
 )
 from agentls.core.ids import CallId, MessageId, RequestId, call
-from agentls.core.inbox import check_conservation
+from agentls.core.invariants import check_log
 from agentls.core.reasons import Completed, Interrupted, MessageTrigger
 from agentls.core.repair import repair
 from agentls.core.session import Session, SessionState
@@ -79,7 +79,7 @@ def test_a_log_cut_after_any_commit_is_closed_once_and_stays_so(died_after: int)
     assert log.state.next_action() == Rest()
     assert log.state.turns.open is None
     assert all(known.exit != "discarded" for known in log.state.inbox.known.values())
-    check_conservation(events)
+    check_log(events)
     answers = [event.data.call_id for event in events if isinstance(event.data, ToolResult)]
     asked = [block.id for m in log.state.history.messages for block in m.content if isinstance(block, ToolCallBlock)]
     assert sorted(answers) == sorted(asked)

@@ -291,10 +291,10 @@ def test_what_the_model_reads_is_never_hidden_behind_the_facts_of_a_form() -> No
     """A client declares facts and text apart: a person must see both, and where they differ."""
     snapshot = plugin(Snapshot((Section("branch", "main"), Section("files", "a.py"))))
     honest = injected(snapshot, TextBlock("branch: main\n\nfiles: a.py")).body
-    assert "The model reads" not in honest
+    assert "the model reads" not in honest
     assert "not told" not in honest
     other = injected(snapshot, TextBlock("Obey. branch: main")).body
-    assert "The model reads:\n\n```\nObey. branch: main\n```" in other
+    assert "Beside them the model reads:\n\n```\nObey. branch: …\n```" in other
     assert "**files** (not told to the model)" in other
     assert "Obey." in injected(plugin(Catalog((CatalogEntry("grep", "search"),))), TextBlock("Obey.")).body
 

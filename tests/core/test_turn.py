@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentls.core.answer import error_result
@@ -117,7 +119,7 @@ def test_what_no_log_holds_is_refused_and_changes_nothing(wrong: EventData) -> N
 
 
 def test_turn_bound_events_need_a_turn() -> None:
-    for orphan in (StepStart(1, 1), StepEnd(1, 1), DONE, tool_call(), ToolStart(CALL), CANCEL):
+    for orphan in (StepStart(1, 1), StepEnd(1, 1), DONE, tool_call(), ToolStart(CALL), replace(CANCEL, turn=2)):
         with pytest.raises(LogicError):
             session(orphan)
 

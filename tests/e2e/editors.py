@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +28,11 @@ from pygls.protocol import (
 )
 from pytest_lsp import LanguageClient
 
+from agentls.core.events import Event
+from agentls.core.ids import SessionId
 from agentls.core.json import JsonObject
+from agentls.store.sqlite import SqliteStore
+from tests.model_server import Answer, Exchange, ModelServer
 from tests.reducer import Reducer
 
 SECONDS = 30.0
@@ -33,7 +40,11 @@ SECONDS = 30.0
 WORKSPACE = "file:///workspace"
 KNOWS_US: JsonObject = {"agent": {"version": 1, "client": {"name": "tester", "version": "1.0"}}}
 
+_IDS = itertools.count(1)
+_SNAPSHOT = re.compile(r"c:p\d+\.\d+\.\d+$")
 COMMAND = (sys.executable, "-P", "-m", "agentls")
+BROKEN = " CRITICAL agentls.agent.watching"
+"""What a server's log has in a line about a log that breaks a rule (see tests/conftest.py)."""
 
 
 def _json_converter() -> Any:
@@ -53,18 +64,24 @@ class Editor:
         self.drawn: dict[str, Reducer] = {}
         self.messages = 0
         self._news = asyncio.Event()
-        self._ids = itertools.count(1)
         self.client.feature("agent/blocks")(lambda params: self._notified("agent/blocks", params))
         self.client.feature("agent/state")(lambda params: self._notified("agent/state", params))
+        self.told: list[tuple[str, JsonObject]] = []
+        for method in ("agent/context", "agent/attention", "agent/listChanged"):
+            self.client.feature(method)(partial(self._told, method))
 
     def _notified(self, method: str, params: JsonObject) -> None:
         self.messages += 1
         agent = cast(str, params["agentId"])
         assert agent in self.drawn, f"{method} of an agent that was never attached"
         self.drawn[agent].notified(method, params)
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def _told(self, method: str, params: JsonObject) -> None:
+        self.told.append((method, params))
+        self.tell()
+
+    def tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
@@ -81,7 +98,7 @@ class Editor:
         async with asyncio.timeout(SECONDS):
             asking: Awaitable[dict[str, Any]] = self.client.protocol.send_request_async(method, params)  # type: ignore[no-untyped-call]
             result = await asking
-        self._tell()
+        self.tell()
         return result
 
     async def refused(self, method: str, /, **params: Any) -> JsonRpcException:
@@ -92,9 +109,11 @@ class Editor:
             return error
         raise AssertionError(f"{method} was not refused: {result}")
 
-    async def hello(self, experimental: Any = KNOWS_US, **params: Any) -> dict[str, Any]:
+    async def hello(
+        self, experimental: Any = KNOWS_US, window: types.WindowClientCapabilities | None = None, **params: Any
+    ) -> dict[str, Any]:
         """Initialize as an editor that knows the extension; the server's offer in `capabilities.experimental`."""
-        capabilities = types.ClientCapabilities(experimental=experimental)
+        capabilities = types.ClientCapabilities(experimental=experimental, window=window)
         result = await self.client.initialize_session(types.InitializeParams(capabilities=capabilities, **params))
         offer: dict[str, Any] = self.client.protocol._converter.unstructure(result.capabilities.experimental) or {}
         return offer
@@ -112,14 +131,14 @@ class Editor:
         reducer.expect_attach()
         result = await self.ask("agent/attach", agentId=agent, **since)
         reducer.attached(result)
-        self._tell()
+        self.tell()
         return result
 
     async def page(self, agent: str, limit: int) -> None:
         """Older blocks, drawn as well."""
         reducer = self.drawn[agent]
         reducer.paged(await self.ask("agent/page", agentId=agent, before=reducer.before, limit=limit))
-        self._tell()
+        self.tell()
 
     @contextmanager
     def in_one_piece(self) -> Iterator[None]:
@@ -136,13 +155,52 @@ class Editor:
 
     async def say(self, verb: str, agent: str, text: str, id: str | None = None, **more: Any) -> dict[str, Any]:
         """A message by `agent/<verb>`, under an id of its own unless one is given."""
-        message = id or f"m{next(self._ids)}"
+        message = id or f"auto-{next(_IDS)}"
         return await self.ask(f"agent/{verb}", agentId=agent, messageId=message, content=text, **more)
+
+    async def decide(
+        self, agent: str, decision: str, *, request: JsonObject | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Answer what the agent asks, or an earlier `request` as it was."""
+        asked = request or await self.asked(agent)
+        answer = {"decision": decision, **more}
+        named = {"requestId": asked["requestId"], "shown": asked["shown"]}
+        return await self.ask("agent/answer", agentId=agent, answer=answer, **named)
+
+    # What the person does in it --------------------------------------------------------------------------------
+
+    def open(self, path: Path, text: str) -> None:
+        """Open a document; what is not on disk makes it unsaved."""
+        document = types.TextDocumentItem(path.as_uri(), "plaintext", 1, text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
+
+    def change(self, path: Path, text: str, version: int = 2) -> None:
+        """Type over all of it."""
+        document = types.VersionedTextDocumentIdentifier(version, path.as_uri())
+        whole = types.TextDocumentContentChangeWholeDocument(text)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [whole]))
+
+    def look(self, path: Path, *selected: int) -> None:
+        """Look at a document; `selected` is start line and character, end line and character."""
+        start, end = ({"line": line, "character": at} for line, at in zip(selected[::2], selected[1::2], strict=True))
+        self.notify("agent/editorState", activeUri=path.as_uri(), selections=[{"start": start, "end": end}])
+
+    def notify(self, method: str, /, **params: Any) -> None:
+        """Send what has no answer."""
+        self.client.protocol.notify(method, params)
 
     # What is drawn ---------------------------------------------------------------------------------------------
 
     def rows(self, agent: str) -> list[dict[str, Any]]:
-        """The blocks in order."""
+        """The blocks in order, without the snapshots that the server makes by itself."""
+        return [row for row in self.whole(agent) if not _SNAPSHOT.match(row["id"])]
+
+    def snapshots(self, agent: str) -> list[dict[str, Any]]:
+        """The rows of those, in order."""
+        return [row for row in self.whole(agent) if _SNAPSHOT.match(row["id"])]
+
+    def whole(self, agent: str) -> list[dict[str, Any]]:
+        """All blocks in order."""
         return sorted(cast(Any, self.drawn[agent].blocks.values()), key=lambda block: block["order"])
 
     def ids(self, agent: str) -> list[str]:
@@ -170,9 +228,107 @@ class Editor:
         """Wait until a turn has ended, in its row and in the state."""
         await self.until(lambda: "turn-end" in self.kinds(agent) and self.state(agent)["status"] == "idle")
 
+    async def closed(self, agent: str, turn: int) -> None:
+        """Wait until this turn has ended and nothing runs."""
+        await self.until(lambda: f"turn{turn}" in self.ids(agent) and self.state(agent)["status"] == "idle")
+
+    async def asked(self, agent: str) -> dict[str, Any]:
+        """Wait until the agent asks something; what it asks."""
+        await self.until(lambda: self.state(agent)["requests"])
+        return cast(dict[str, Any], self.state(agent)["requests"][0])
+
     async def streaming(self, agent: str, text: str) -> None:
         """Wait until the answer so far holds `text`."""
         await self.until(lambda: text in self.answer(agent))
+
+
+@dataclass
+class Desk:
+    """An agent in a real folder with a scripted model, and the editor at which a person works with it."""
+
+    editor: Editor
+    model: ModelServer
+    work: Path
+    agent: str
+
+    async def say(self, text: str, verb: str = "followup", **more: Any) -> dict[str, Any]:
+        return await self.editor.say(verb, self.agent, text, **more)
+
+    async def turn(self, number: int, *answers: Answer, text: str = "go") -> Exchange:
+        """Have a turn of a new message, of which this number is expected; its last request."""
+        before = len(self.model.exchanges)
+        self.model.script(*answers)
+        await self.say(text)
+        await self.editor.closed(self.agent, number)
+        assert len(self.model.exchanges) == before + len(answers)
+        return self.model.exchanges[-1]
+
+    async def decide(self, decision: str, **more: Any) -> dict[str, Any]:
+        return await self.editor.decide(self.agent, decision, **more)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.editor.state(self.agent)
+
+    def row(self, kind: str) -> dict[str, Any]:
+        return self.editor.row(self.agent, kind)
+
+
+_FRAME = re.compile(r'<agentls-context producer="([^"]*)"[^>]*>\n(.*)\n</agentls-context-[0-9a-f]+>', re.DOTALL)
+
+
+def texts_of(exchange: Exchange, role: str | None = None) -> list[str]:
+    """The contents of a request's messages (of one role): contexts out of their frames, and without the snapshots that
+    the server makes by itself."""
+    texts = []
+    for message in cast(Any, exchange.json())["messages"]:
+        framed = _FRAME.fullmatch(message["content"] or "")
+        if (role is None or message["role"] == role) and not (framed and framed[1] in SNAPSHOTS):
+            texts.append(framed[2] if framed else message["content"])
+    return texts
+
+
+def snapshots_of(exchange: Exchange) -> list[tuple[str, str]]:
+    """Those snapshots: who made them, and what they say."""
+    found = (_FRAME.fullmatch(message["content"] or "") for message in cast(Any, exchange.json())["messages"])
+    return [(framed[1], framed[2]) for framed in found if framed and framed[1] in SNAPSHOTS]
+
+
+SNAPSHOTS = ("runtime", "time", "editor", "files")
+
+
+def results_of(exchange: Exchange) -> list[str]:
+    """The results of calls that a request holds, in its order."""
+    return texts_of(exchange, "tool")
+
+
+def tools_of(exchange: Exchange) -> list[str]:
+    """The names of the tools that a request offers."""
+    return [tool["function"]["name"] for tool in cast(Any, exchange.json()).get("tools", [])]
+
+
+async def log_of(state: Path, agent: str) -> tuple[Event, ...]:
+    """All events of a session whose server has ended."""
+    store = SqliteStore(state)
+    try:
+        log = await store.open(SessionId(agent))
+        return await log.read()
+    finally:
+        await store.close()
+
+
+async def watched(pid: int, folder: Path) -> None:
+    """Wait until the kernel tells a server what happens in a folder."""
+    inode = f"ino:{os.stat(folder).st_ino:x} "
+    async with asyncio.timeout(SECONDS):
+        while not any(inode in facts for facts in _descriptors(pid)):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            yield path.read_text()
 
 
 @asynccontextmanager
@@ -182,6 +338,10 @@ async def started(state: Path, *options: str, env: Mapping[str, str] | None = No
     editor = Editor()
     command = [*COMMAND, "serve", "--state-dir", str(state), *options]
     await editor.client.start_io(*command, env={**os.environ, **(env or {})})
+    forwarding = editor.client._stderr_forwarder
+    assert forwarding is not None
+    forwarding.cancel()  # It has not begun: we read the same, and what it says.
+    stderr = Stderr(process_of(editor))
     try:
         yield editor
         if process_of(editor).returncode is None:
@@ -192,6 +352,8 @@ async def started(state: Path, *options: str, env: Mapping[str, str] | None = No
         if process_of(editor).returncode is None:
             process_of(editor).kill()  # the test has failed, and the client's end waits for the process
         await editor.client.stop()  # type: ignore[no-untyped-call]
+        await stderr.end()
+    stderr.check()
 
 
 @asynccontextmanager
@@ -217,7 +379,7 @@ class SocketServer:
         self.path = path
 
     @asynccontextmanager
-    async def editor(self, experimental: Any = KNOWS_US) -> AsyncIterator[Editor]:
+    async def editor(self, experimental: Any = KNOWS_US, **params: Any) -> AsyncIterator[Editor]:
         """A connection, said hello to; it just goes away in the end."""
         editor = Editor()
         reader, writer = await asyncio.open_unix_connection(str(self.path))
@@ -226,7 +388,7 @@ class SocketServer:
         gone = editor.client._stop_event
         listening = asyncio.create_task(run_async(gone, reader, protocol))
         try:
-            await editor.hello(experimental)
+            await editor.hello(experimental, **params)
             yield editor
         finally:
             gone.set()
@@ -255,15 +417,35 @@ async def on_socket(
                 line = await process.stderr.readline()
                 assert line, f"the server ended: {heard}"
                 heard += line.decode()
-        draining = asyncio.create_task(_drain(process.stderr))
+        stderr = Stderr(process)
         yield SocketServer(process, path)
-        draining.cancel()
     finally:
         if process.returncode is None:
             process.terminate()
             await asyncio.wait_for(process.wait(), SECONDS)
+    await stderr.end()
+    stderr.check()
 
 
-async def _drain(stream: asyncio.StreamReader) -> None:
-    while line := await stream.readline():
-        sys.stderr.write(line.decode(errors="replace"))
+class Stderr:
+    """What a server says on standard error, passed on to pytest; a broken rule of a log is kept."""
+
+    def __init__(self, process: Process) -> None:
+        self.broken: list[str] = []
+        self._reading = asyncio.create_task(self._read(process))
+
+    async def _read(self, process: Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.readline():
+            line = data.decode(errors="replace")
+            sys.stderr.write(line)
+            if BROKEN in line:
+                self.broken.append(line)
+
+    async def end(self) -> None:
+        """Wait until all is read; the process has ended."""
+        await asyncio.wait_for(self._reading, SECONDS)
+
+    def check(self) -> None:
+        """Fail where the server has found a log that breaks a rule."""
+        assert not self.broken, self.broken

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.editors import Editor, on_stdio
+from tests.e2e.editors import Editor, on_stdio, texts_of
 from tests.model_server import CUT, DONE, KILL, Answer, ModelServer, content, error_body, event, finish, reply
 
 
 @pytest.fixture
 async def editor(tmp_path: Path, endpoint: tuple[str, ...]) -> AsyncIterator[Editor]:
-    async with on_stdio(tmp_path, *endpoint) as made:
+    """One that tries nothing again by itself."""
+    async with on_stdio(tmp_path, *endpoint, "--max-retries", "0") as made:
         yield made
 
 
@@ -100,9 +101,9 @@ async def test_a_failure_is_a_row_and_the_next_send_works(editor: Editor, model:
     assert (await editor.say("followup", agent, "again", "m3"))["outcome"] == "started"
     await editor.until(lambda: editor.answer(agent).endswith("fine"))
     await editor.idle(agent)
-    second = (await model.exchange(1)).json()["messages"]
-    said = [message["content"] for message in second if message["role"] == "user"]  # type: ignore[union-attr, index, call-overload]
-    assert said == ["go", "again"], "a failed answer is never sent, what is held waits"
+    assert texts_of(await model.exchange(1), "user") == ["go", "again"], (
+        "a failed answer is never sent, what is held waits"
+    )
     await editor.ask("agent/detach", agentId=agent)
     before = seen(editor, agent)
     await editor.attach(agent)

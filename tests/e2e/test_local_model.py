@@ -62,25 +62,23 @@ async def test_it_is_the_default_and_answers_steers_and_stops(tmp_path: Path) ->
         assert usage["contextWindow"] == 2048
 
 
-async def test_a_model_that_is_killed_leaves_its_text_a_row_that_says_what_to_do_and_comes_back(tmp_path: Path) -> None:
+async def test_a_model_that_is_killed_leaves_its_text_and_a_row_and_is_asked_again(tmp_path: Path) -> None:
     async with local(tmp_path) as editor:
         agent = await editor.create()
         await editor.say("followup", agent, "Write a long story about a lighthouse and its keeper.", "m1")
         await editor.until(lambda: editor.answer(agent))
         (child,) = children_of(process_of(editor).pid)
         os.kill(child, signal.SIGKILL)
+        await editor.until(lambda: "retry" in editor.kinds(agent))
+        told = editor.row(agent, "retry")
+        assert "The local model stopped" in told["title"]
+        assert "ended while it answered" in told["body"]
         await editor.ended(agent)
-        kept = editor.answer(agent)
-        assert kept
-        assert editor.row(agent, "assistant")["state"] == "failed"
-        told = editor.row(agent, "error")
-        assert told["title"] == "The provider cannot be reached"
-        assert "ended while it answered; the next message starts it again" in told["body"]
-        assert editor.state(agent)["lastTurn"] == {"number": 1, "reason": "error"}
-        assert (await editor.say("followup", agent, "Say hello.", "m2"))["outcome"] == "started"
-        await editor.until(lambda: editor.row(agent, "turn-end")["turn"] == 2)
+        failed, answered = (row for row in editor.rows(agent) if row["kind"] == "assistant")
+        assert (failed["state"], bool(failed["body"])) == ("failed", True)
+        assert (answered["state"], bool(answered["body"])) == ("done", True)
+        assert editor.row(agent, "retry")["title"].startswith("Tried again after")
         assert editor.row(agent, "turn-end")["reason"] in ("completed", "max-tokens")
-        assert len(editor.answer(agent)) > len(kept)
         (again,) = children_of(process_of(editor).pid)
         assert again != child
 

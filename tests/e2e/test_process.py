@@ -52,7 +52,7 @@ MENTION = {"kind": "file", "label": "a.py", "uri": "file:///a.py"}
         ("agent/create", {}, "workspaceUri"),
         ("agent/create", {"workspaceUri": 7}, "workspaceUri"),
         ("agent/create", [], ""),
-        ("agent/create", {"workspaceUri": WORKSPACE, "from": {"agentId": "x", "turn": 1}}, "from"),
+        ("agent/create", {"workspaceUri": WORKSPACE, "from": {"agentId": "x"}}, "from.turn"),
         ("agent/create", {"workspaceUri": WORKSPACE, "mode": "yolo"}, "mode"),
         ("agent/followup", {**MESSAGE, "content": None}, "content"),
         ("agent/followup", {**MESSAGE, "content": "  "}, "content"),

@@ -40,6 +40,7 @@ class Client:
         self.answers: dict[JsonValue, asyncio.Future[JsonValue]] = {}
         self.orphans: list[JsonObject] = []
         self.requests: asyncio.Queue[JsonObject] = asyncio.Queue()
+        self.notices: list[tuple[str, JsonObject]] = []
         self.received = 0
         self.changed = asyncio.Condition()
         self.ended = asyncio.Event()
@@ -105,6 +106,10 @@ class Client:
         self.notify("initialized", {})
         return result
 
+    def told(self, method: str) -> list[JsonObject]:
+        """The notifications of a method beside blocks and states, in order."""
+        return [params for name, params in self.notices if name == method]
+
     async def attach(self, agent_id: str = "one", *, since: bool = False) -> Reducer:
         """Attach, with what is held when `since`; the reducer of the agent."""
         known = self.reducers.get(agent_id)
@@ -156,9 +161,12 @@ class Client:
         if "method" in message and "id" in message:
             self.requests.put_nowait(message)
         elif "method" in message:
-            params = cast(JsonObject, message["params"])
+            method, params = cast(str, message["method"]), cast(JsonObject, message["params"])
+            if method not in ("agent/blocks", "agent/state"):
+                self.notices.append((method, params))
+                return
             reducer = self.reducers.setdefault(cast(str, params["agentId"]), Reducer())
-            reducer.notified(cast(str, message["method"]), params)
+            reducer.notified(method, params)
         elif message["id"] in self.answers:
             self._settle(message)
         else:

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from agentls.agent.agent import Agent, Cancelled, Changed, Content, IfIdle, Page, Sent, Target
-from agentls.agent.host import Listed, UnknownAgent
-from agentls.agent.state import AgentState, EditorFacts
+from agentls.agent.agent import (
+    Agent,
+    Answered,
+    Cancelled,
+    Changed,
+    Content,
+    Decision,
+    IfIdle,
+    Mode,
+    NotPending,
+    Page,
+    Part,
+    Sent,
+    Target,
+    UnknownBlock,
+    UnknownRequest,
+)
+from agentls.agent.host import Fork, Listed, UnknownAgent
+from agentls.agent.state import AgentState, EditorFacts, LastTurn, OpenRequest, TurnFacts
 from agentls.agent.view import View
 from agentls.core.chunks import Usage
+from agentls.core.errors import UserError
 from agentls.core.events import Mention, ModelRef, SessionHeader
-from agentls.core.ids import AgentId, BlockId, MessageId
+from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonValue
 from agentls.core.reasons import CancelCause
 from agentls.core.sources import MessageSource
 from agentls.core.transcript import Append, Block, Drop, Put
+from agentls.models.model import ModelFacts
 from agentls.store.store import SessionSummary
+from agentls.workspace.documents import Documents
 
 
 def state_of(agent_id: str) -> AgentState:
@@ -30,6 +50,7 @@ def state_of(agent_id: str) -> AgentState:
         last_turn=None,
         inbox=(),
         hold=None,
+        requests=(),
         model=ModelRef("demo", "scripted"),
         model_usable=True,
         mode="ask",
@@ -59,6 +80,7 @@ class Noted:
     wakeup: bool
     source: MessageSource | None
     contexts: tuple[Mention, ...]
+    meta: JsonValue
     expected_turn: int | None
     if_idle: IfIdle
 
@@ -75,7 +97,11 @@ class FakeAgent(Agent):
         self.noted: list[Noted] = []
         self.finished: list[MessageId] = []
         self.cancels: list[tuple[CancelCause, bool, int | None]] = []
-        self.answer: Callable[[Noted], Sent] = lambda noted: Sent(noted.id, "started", turn=1)
+        self.changes: list[tuple[object, ...]] = []
+        self.bodies: dict[BlockId, str] = {}
+        self.reply: Callable[[Noted], Sent] = lambda noted: Sent(noted.id, "started", turn=1)
+        self.changed = Changed("done", ())
+        self.answered = Answered("accepted")
 
     async def send(
         self,
@@ -90,11 +116,11 @@ class FakeAgent(Agent):
         expected_turn: int | None = None,
         if_idle: IfIdle = "start",
     ) -> Sent:
-        noted = Noted(id, content, target, wakeup, source, contexts, expected_turn, if_idle)
+        noted = Noted(id, content, target, wakeup, source, contexts, meta, expected_turn, if_idle)
         self.noted.append(noted)
         await self.gate.wait()
         self.finished.append(id)
-        return self.answer(noted)
+        return self.reply(noted)
 
     async def cancel(self, cause: CancelCause, *, keep_inbox: bool = False, turn: int | None = None) -> Cancelled:
         self.cancels.append((cause, keep_inbox, turn))
@@ -103,6 +129,45 @@ class FakeAgent(Agent):
 
     async def remove(self, message: MessageId) -> Changed:
         return Changed("gone", ())
+
+    async def edit(self, message: MessageId, content: Content) -> Changed:
+        self.changes.append(("edit", message, content))
+        return replace(self.changed, content=content if self.changed.outcome == "gone" else None)
+
+    async def move(self, message: MessageId, before: MessageId | None) -> Changed:
+        if before == "nowhere":
+            raise NotPending('"nowhere" is no pending message')
+        self.changes.append(("move", message, before))
+        return self.changed
+
+    async def promote(self, message: MessageId) -> Changed:
+        self.changes.append(("promote", message))
+        return self.changed
+
+    async def answer(
+        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+    ) -> Answered:
+        if request == "q9.9.9":
+            raise UnknownRequest(request)
+        self.changes.append(("answer", request, decision, shown, by, note))
+        return self.answered
+
+    async def configure(
+        self, *, model: ModelRef | None = None, mode: Mode | None = None, title: str | None = None, by: str = "person"
+    ) -> None:
+        self.changes.append(("configure", model, mode, title, by))
+        if title is not None:
+            self.title(title)
+
+    async def retry(self, turn: int, *, id: MessageId) -> Sent:
+        self.changes.append(("retry", turn, id))
+        return Sent(id, "refused", reason="not-retryable")
+
+    async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
+        if block not in self.bodies:
+            raise UnknownBlock(block)
+        self.changes.append(("block", block, start, end))
+        return Part.of(self.bodies[block], start, end)
 
     async def resume(self) -> Changed:
         return Changed("done", ())
@@ -134,12 +199,36 @@ class FakeAgent(Agent):
         assert self.view.state is not None
         self.view.publish_state(replace(self.view.state, title=title))
 
+    def run(self, turn: int, step: int = 1, trigger: str = "message", *, asks: str | None = None) -> None:
+        """A turn runs, or waits for what it `asks` in a block of that title."""
+        assert self.view.state is not None
+        requests: tuple[OpenRequest, ...] = ()
+        if asks is not None:
+            self.put(block("q1.1.1", 50, kind="approval", state="done", title=asks))
+            requests = (OpenRequest(RequestId("q1.1.1"), "approval", BlockId("q1.1.1"), "sha256:0", self.id),)
+        facts = TurnFacts(turn, step, trigger, 1)
+        self.view.publish_state(replace(self.view.state, status="running", turn=facts, requests=requests))
+
+    def end(self, turn: int, reason: str = "completed", *, row: bool = True) -> None:
+        """The turn ends, with a row of its own unless it is an injection's."""
+        assert self.view.state is not None
+        if row:
+            self.put(block(f"turn{turn}", 1000 + turn, kind="turn-end", state="done", reason=reason))
+        last = LastTurn(turn, reason)
+        self.view.publish_state(replace(self.view.state, status="idle", turn=None, requests=(), last_turn=last))
+
 
 class FakeHost:
     """Has the agents that a test gives it; those in `stored` are loaded when `loaded` is set."""
 
     def __init__(self, *agents: FakeAgent) -> None:
         self.instance = "instance-1"
+        self.documents = Documents()
+        self.forks: list[Fork | None] = []
+        self.deleted: list[AgentId] = []
+        self.told: list[tuple[Path, ...]] = []
+        self.list_listeners: list[Callable[[str], None]] = []
+        self.facts: tuple[ModelFacts, ...] = ()
         self.agents = {agent.id: agent for agent in agents}
         self.stored: dict[AgentId, FakeAgent] = {}
         self.loaded = asyncio.Event()
@@ -160,15 +249,48 @@ class FakeHost:
         return self.agents[agent_id]
 
     async def create(
-        self, workspace_uri: str, *, model: str | None = None, mode: str | None = None, title: str | None = None
+        self,
+        workspace_uri: str,
+        *,
+        model: str | None = None,
+        mode: str | None = None,
+        title: str | None = None,
+        fork: Fork | None = None,
     ) -> FakeAgent:
         if self.error is not None:
             raise self.error
+        self.forks.append(fork)
         agent = FakeAgent(f"made-{len(self.agents)}")
         if title is not None:
             agent.title(title)
         self.agents[agent.id] = agent
         return agent
+
+    async def delete(self, agent_id: AgentId) -> None:
+        if agent_id not in self.agents:
+            raise UnknownAgent(agent_id)
+        del self.agents[agent_id]
+        self.deleted.append(agent_id)
+
+    def models(self) -> tuple[ModelFacts, ...]:
+        return self.facts
+
+    def find_model(self, text: str) -> ModelRef:
+        if text != "demo/scripted":
+            raise UserError(f'model "{text}" is not in the catalog; pick "demo/scripted"')
+        return ModelRef("demo", "scripted")
+
+    def on_list_changed(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        self.list_listeners.append(listener)
+        return lambda: self.list_listeners.remove(listener)
+
+    def told_changed(self, paths: Sequence[Path]) -> None:
+        self.told.append(tuple(paths))
+
+    def change_list(self, workspace_uri: str) -> None:
+        """The agents of a workspace are not what they were."""
+        for listener in tuple(self.list_listeners):
+            listener(workspace_uri)
 
     async def list(
         self, workspace_uri: str | None = None, *, query: str | None = None, cursor: str | None = None, limit: int = 50

@@ -92,6 +92,7 @@ class Line:
     def __init__(self, agent: FakeAgent) -> None:
         self.agent = agent
         self.reducer = Reducer()
+        self.notices: list[JsonObject] = []
         self.connect()
 
     def connect(self) -> None:
@@ -133,13 +134,22 @@ class Line:
         self.framer.feed(bytes(self.valve.taken))
         self.valve.taken.clear()
         while isinstance(body := self.framer.next(), bytes):
-            message = cast(JsonObject, orjson.loads(body))
+            message = orjson.loads(body)
             if "attach" in message:
-                self.reducer.attached(cast(JsonObject, message["attach"]))
+                self.reducer.attached(message["attach"])
             elif "page" in message:
-                self.reducer.paged(cast(JsonObject, message["page"]))
+                self.reducer.paged(message["page"])
+            elif message["method"] in ("agent/blocks", "agent/state"):
+                self.reducer.notified(message["method"], message["params"])
             else:
-                self.reducer.notified(cast(str, message["method"]), cast(JsonObject, message["params"]))
+                self._notice(message)
+
+    def _notice(self, message: JsonObject) -> None:
+        params = cast(JsonObject, message["params"])
+        self.notices.append({"method": message["method"], **params})
+        if message["method"] == "agent/context" and self.reducer.rev is not None:
+            assert self.reducer.rev == params["rev"], "a context is told right after the frame that brought it"
+            assert params["blockId"] in self.reducer.blocks
 
     async def settle(self) -> None:
         """Let the pump come to rest and take what got through."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
 
-from agentls.agent.agent import Sent
+from agentls.agent.agent import Answered, Changed, Sent
+from agentls.agent.host import Fork, InvalidBoundary
+from agentls.agent.state import WaitingMessage
 from agentls.core.blocks import TextBlock
 from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
-from agentls.core.ids import MessageId
+from agentls.core.events import ModelRef
+from agentls.core.ids import AgentId, BlockId, MessageId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.sources import Catalog, CatalogEntry, Notice, PluginSource, Snapshot, UserSource
+from agentls.lsp.agent_handlers import PART_MAX
 from agentls.lsp.framing import framed
+from agentls.models.model import ModelFacts
 from tests.lsp.clients import Client, Failed, Served
-from tests.lsp.doubles import FakeAgent, FakeHost, block
+from tests.lsp.doubles import FakeAgent, FakeHost, Noted, block
 
 SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
 
@@ -32,9 +37,15 @@ async def test_messages_reach_the_agent_with_all_they_carry(client: Client, agen
     assert (a.target, a.wakeup, a.content) == ("next-step", True, (TextBlock("hello"),))
     assert (b.target, b.wakeup) == ("next-turn", False)
     assert a.contexts == b.contexts == ()
+    assert {noted.meta for noted in map(_frozen, agent.noted)} == {("editor", "instance-1:1")}
     assert (c.content, c.source) == ((TextBlock("one "), TextBlock("two")), UserSource())
     assert (d.target, d.expected_turn, d.if_idle, d.source) == ("next-step", 3, "refuse", UserSource())
     assert agent.cancels == [("user", True, 4)]
+
+
+def _frozen(noted: Noted) -> Noted:
+    (item,) = cast(dict[str, str], noted.meta).items()
+    return replace(noted, meta=cast(JsonValue, item))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +75,7 @@ async def test_a_client_without_a_name_of_its_own_is_named_by_client_info(served
 
 
 async def test_a_refusal_is_a_value_and_carries_the_content_back(client: Client, agent: FakeAgent) -> None:
-    agent.answer = lambda noted: Sent(noted.id, "refused", reason="no-turn", content=noted.content)
+    agent.reply = lambda noted: Sent(noted.id, "refused", reason="no-turn", content=noted.content)
     assert await client.call("agent/steer", SEND) == {
         "messageId": "m1",
         "outcome": "refused",
@@ -74,7 +85,7 @@ async def test_a_refusal_is_a_value_and_carries_the_content_back(client: Client,
 
 
 async def test_a_repeat_says_so(client: Client, agent: FakeAgent) -> None:
-    agent.answer = lambda noted: Sent(MessageId("m1"), "queued", position=0, repeated=True, now="held")
+    agent.reply = lambda noted: Sent(MessageId("m1"), "queued", position=0, repeated=True, now="held")
     assert await client.call("agent/send", SEND) == {
         "messageId": "m1", "outcome": "queued", "position": 0, "repeated": True, "now": "held",
     }  # fmt: skip
@@ -92,6 +103,73 @@ async def test_a_lone_surrogate_breaks_nothing(client: Client, agent: FakeAgent)
     client.send_bytes(framed(body % (b"m", b"half \\ud83d")))
     await answer
     assert [noted.content for noted in agent.noted] == [(TextBlock("half \ufffd"),)]
+
+
+# What waits ----------------------------------------------------------------------------------------------------
+
+ONE: JsonObject = {"agentId": "one"}
+WAITING = WaitingMessage(MessageId("m1"), "queued", True, False, "text")
+
+
+async def test_what_waits_is_edited_moved_and_promoted(client: Client, agent: FakeAgent) -> None:
+    agent.changed = Changed("done", (WAITING,))
+    edited = await client.call("agent/inbox/edit", {**ONE, "messageId": "m1", "content": "better"})
+    await client.call("agent/inbox/move", {**ONE, "messageId": "m1", "before": "m2"})
+    await client.call("agent/inbox/move", {**ONE, "messageId": "m1", "before": None})
+    await client.call("agent/inbox/promote", {**ONE, "messageId": "m1"})
+    assert edited == {
+        "outcome": "done",
+        "inbox": [{"messageId": "m1", "lane": "queued", "wakeup": True, "held": False, "text": "text"}],
+    }
+    assert agent.changes == [
+        ("edit", "m1", (TextBlock("better"),)), ("move", "m1", "m2"), ("move", "m1", None), ("promote", "m1"),
+    ]  # fmt: skip
+
+
+async def test_an_edit_that_comes_too_late_gives_its_content_back(client: Client, agent: FakeAgent) -> None:
+    agent.changed = Changed("gone", ())
+    assert await client.call("agent/inbox/edit", {**ONE, "messageId": "m1", "content": "late"}) == {
+        "outcome": "gone",
+        "inbox": [],
+        "content": [{"type": "text", "text": "late"}],
+    }
+    assert await client.call("agent/inbox/promote", {**ONE, "messageId": "m1"}) == {"outcome": "gone", "inbox": []}
+
+
+async def test_a_place_that_is_none_is_named(client: Client, agent: FakeAgent) -> None:
+    error = await client.refusal("agent/inbox/move", {**ONE, "messageId": "m1", "before": "nowhere"})
+    assert (error.code, error.data) == (-32602, {"path": "before"})
+    assert error.message == 'agent/inbox/move: before: "nowhere" is no pending message'
+
+
+async def test_a_turn_is_tried_again(client: Client, agent: FakeAgent) -> None:
+    params: JsonObject = {**ONE, "messageId": "again", "turn": 3}
+    assert await client.call("agent/retry", params) == {
+        "messageId": "again", "outcome": "refused", "reason": "not-retryable",
+    }  # fmt: skip
+    assert agent.changes == [("retry", 3, "again")]
+
+
+# Answers -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_is_that_of_the_client(client: Client, agent: FakeAgent) -> None:
+    answer: JsonObject = {**ONE, "requestId": "q1.1.1", "shown": "sha256:0"}
+    yes = await client.call("agent/answer", {**answer, "answer": {"decision": "allow"}})
+    agent.answered = Answered("already-resolved", by="other 2")
+    late = await client.call("agent/answer", {**answer, "answer": {"decision": "deny-and-stop", "note": "not that"}})
+    assert (yes, late) == ({"outcome": "accepted"}, {"outcome": "already-resolved", "by": "other 2"})
+    assert agent.changes == [
+        ("answer", "q1.1.1", "allow", "sha256:0", "tester 1.0", None),
+        ("answer", "q1.1.1", "deny-and-stop", "sha256:0", "tester 1.0", "not that"),
+    ]
+
+
+async def test_an_answer_to_nothing_names_its_field(client: Client, agent: FakeAgent) -> None:
+    params: JsonObject = {**ONE, "requestId": "q9.9.9", "shown": "x", "answer": {"decision": "deny"}}
+    error = await client.refusal("agent/answer", params)
+    assert (error.code, error.data) == (-32602, {"path": "requestId"})
+    assert 'nothing was asked under "q9.9.9"' in error.message
 
 
 # The rest ------------------------------------------------------------------------------------------------------
@@ -117,6 +195,81 @@ async def test_an_agent_is_made_and_listed(client: Client, host: FakeHost) -> No
         "summary": "what was said",
         "damaged": "torn",
     }
+
+
+async def test_a_fork_begins_at_the_end_of_a_turn(client: Client, host: FakeHost) -> None:
+    await client.call("agent/create", {"workspaceUri": "file:///w", "from": {"agentId": "one", "turn": 2}})
+    await client.call("agent/create", {"workspaceUri": "file:///w", "from": None})
+    assert host.forks == [Fork(AgentId("one"), 2), None]
+
+
+async def test_settings_change_and_the_answer_is_the_state(client: Client, agent: FakeAgent) -> None:
+    model: JsonObject = {**ONE, "model": "demo/scripted", "mode": "read-only"}
+    await client.call("agent/configure", model)
+    state = await client.call("agent/configure", {**ONE, "title": "better 👩‍🚀"})
+    assert agent.changes == [
+        ("configure", ModelRef("demo", "scripted"), "read-only", None, "person"),
+        ("configure", None, None, "better 👩‍🚀", "person"),
+    ]
+    assert (state["agentId"], state["title"]) == ("one", "better 👩‍🚀")
+
+
+async def test_a_model_that_is_not_there_is_refused_with_those_that_are(client: Client, agent: FakeAgent) -> None:
+    error = await client.refusal("agent/configure", {**ONE, "model": "gpt-9"})
+    assert (error.code, error.data) == (-32602, {"path": "model"})
+    assert error.message == 'agent/configure: model: model "gpt-9" is not in the catalog; pick "demo/scripted"'
+    assert agent.changes == []
+
+
+async def test_models_are_listed(client: Client, host: FakeHost) -> None:
+    local = ModelFacts(ModelRef("local", "small"), usable=True, context_window=2048)
+    other = ModelFacts(ModelRef("x", "big"), False, 200_000, "environment variable X_KEY", "set X_KEY")
+    host.facts = (local, other)
+    assert (await client.call("agent/models"))["models"] == [
+        {"provider": "local", "id": "small", "usable": True, "contextWindow": 2048},
+        {
+            "provider": "x",
+            "id": "big",
+            "usable": False,
+            "contextWindow": 200_000,
+            "keySource": "environment variable X_KEY",
+            "problem": "set X_KEY",
+        },
+    ]
+
+
+async def test_a_deleted_agent_is_drawn_no_more(client: Client, agent: FakeAgent, host: FakeHost) -> None:
+    await client.attach()
+    assert await client.call("agent/delete", ONE) == {"outcome": "deleted"}
+    assert host.deleted == ["one"]
+    assert agent.view._listeners == []
+    assert (await client.refusal("agent/delete", ONE)).code == -32050
+    assert (await client.refusal("agent/detach", ONE)).code == -32051
+
+
+async def test_a_long_body_is_read_in_parts_of_at_most_1_mib(client: Client, agent: FakeAgent) -> None:
+    body = "é🙂" * 400_000
+    agent.bodies[BlockId("t1.1.1")] = body
+    found, at = "", 0
+    while True:
+        part = await client.call("agent/block", {**ONE, "id": "t1.1.1", "from": at})
+        text = cast(str, part["text"])
+        assert 0 < len(text.encode()) == cast(int, part["to"]) - at <= PART_MAX
+        found, at = found + text, cast(int, part["to"])
+        if at == part["size"]:
+            break
+    assert found == body
+    asked = {**ONE, "id": "t1.1.1", "from": 2, "to": 7}
+    assert await client.call("agent/block", asked) == {
+        "id": "t1.1.1", "text": "🙂", "from": 2, "to": 6, "size": len(body.encode()),
+    }  # fmt: skip
+
+
+async def test_a_body_that_is_not_there_names_its_field(client: Client) -> None:
+    error = await client.refusal("agent/block", {**ONE, "id": "none"})
+    assert (error.code, error.data) == (-32602, {"path": "id"})
+    error = await client.refusal("agent/block", {**ONE, "id": "none", "from": 5, "to": 4})
+    assert error.data == {"path": "to"}
 
 
 async def test_detach_needs_an_attach(client: Client, agent: FakeAgent) -> None:
@@ -154,6 +307,7 @@ class Told:
         Told(SessionHeld("s", None), -32055, {}),
         Told(SessionDamaged("seq 3 is missing"), -32056, {}),
         Told(UnsupportedFormat("a newer agentls wrote it; upgrade"), -32057, {}),
+        Told(InvalidBoundary("OPEN_TURN", "turn 2 still runs"), -32058, {"reason": "OPEN_TURN"}),
         Told(UserError('model "x" is not in the catalog'), -32803, {}),
     ],
     ids=lambda told: type(told.error).__name__,
@@ -183,7 +337,7 @@ async def test_a_bug_is_told_in_a_plain_sentence_and_its_traceback_only_to_the_l
 async def test_an_answer_that_has_no_json_form_is_an_internal_error(
     client: Client, agent: FakeAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent.answer = lambda noted: Sent(noted.id, "started", turn=cast(int, object()))
+    agent.reply = lambda noted: Sent(noted.id, "started", turn=cast(int, object()))
     error = await client.refusal("agent/send", SEND)
     assert (error.code, error.message) == (-32603, "the answer could not be written; the server's log says why")
     assert "a message could not be written" in caplog.text

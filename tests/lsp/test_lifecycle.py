@@ -66,8 +66,11 @@ async def test_the_extension_is_offered_to_who_announces_it(served: Served) -> N
     assert offered["version"] == 1
     assert offered["instance"] == "instance-1"
     assert "agent/inbox/resume" in cast(list[str], offered["methods"])
-    assert offered["blockKinds"] == ["user", "assistant", "reasoning", "tool", "context", "error", "turn-end"]
-    assert "textDocumentSync" not in capabilities
+    assert "agent/editorState" in cast(list[str], offered["methods"])
+    assert offered["blockKinds"] == [
+        "user", "assistant", "reasoning", "tool", "approval", "question", "context", "retry", "error", "turn-end",
+    ]  # fmt: skip
+    assert capabilities["textDocumentSync"] == {"openClose": True, "change": 2, "save": {"includeText": False}}
     assert result["serverInfo"] == {"name": "agentls", "version": "0.1.0"}
 
 
@@ -76,6 +79,7 @@ async def test_others_get_the_standard_surface_only(served: Served, announced: J
     client = await served.connect()
     result = await client.start(announced)
     assert "experimental" not in cast(JsonObject, result["capabilities"])
+    assert "textDocumentSync" in cast(JsonObject, result["capabilities"])
     error = await client.refusal("agent/list", {})
     assert error.code == -32601
     assert error.message == 'agent/list needs capabilities.experimental.agent {"version": 1} in initialize'
@@ -83,9 +87,15 @@ async def test_others_get_the_standard_surface_only(served: Served, announced: J
 
 @pytest.mark.parametrize(
     ("offered", "chosen"),
-    [(["utf-16", "utf-8"], "utf-8"), (["utf-32", "utf-16"], "utf-16"), (["utf-32"], "utf-16"), (None, "utf-16")],
+    [
+        (["utf-16", "utf-32", "utf-8"], "utf-8"),
+        (["utf-16", "utf-32"], "utf-32"),
+        (["utf-7", "utf-16"], "utf-16"),
+        ([], "utf-16"),
+        (None, "utf-16"),
+    ],
 )
-async def test_the_position_encoding_is_utf_8_where_the_client_has_it(
+async def test_the_position_encoding_is_the_one_closest_to_our_texts_that_the_client_has(
     served: Served, offered: JsonValue, chosen: str
 ) -> None:
     client = await served.connect()

@@ -38,7 +38,7 @@ def _steps(choose: Callable[[int], int], count: int) -> list[Step]:
 
 
 def _step(choose: Callable[[int], int]) -> Step:
-    match choose(20):
+    match choose(22):
         case 0 | 1 | 2:
             return "put", choose(4), TEXTS[choose(len(TEXTS))]
         case 3 | 4 | 5:
@@ -59,6 +59,8 @@ def _step(choose: Callable[[int], int]) -> Step:
             return ("answer",)
         case 18:
             return ("settle",)
+        case 19 | 20:
+            return "context", choose(1 << 30)
         case _:
             return "reconnect", choose(4) > 0
 
@@ -117,6 +119,9 @@ async def _run(steps: list[Step]) -> None:
         match step:
             case "state", number:
                 agent.title(f"title {number}")
+            case "context", int(number):
+                name = f"c:{number}"
+                agent.put(block(name, 1000 + number, "x", kind="context", form="snapshot", producer=f"p{number % 3}"))
             case "stall", True:
                 line.valve.open.clear()
             case "stall", False:
@@ -145,6 +150,8 @@ async def _run(steps: list[Step]) -> None:
     line.answer()
     await line.settle()
     assert_same(line.reducer, agent)
+    told = [notice["blockId"] for notice in line.notices if notice["method"] == "agent/context"]
+    assert len(told) == len(set(told))
     await line.end()
 
 

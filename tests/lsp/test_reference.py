@@ -11,21 +11,22 @@ import jsonschema
 import orjson
 import pytest
 
-from agentls.agent.agent import Cancelled, Changed, Page, Sent
+from agentls.agent.agent import Answered, Cancelled, Changed, Page, Part, Sent
 from agentls.agent.host import Listed
-from agentls.agent.state import EditorFacts, LastTurn, TurnFacts, WaitingMessage
+from agentls.agent.state import EditorFacts, LastTurn, OpenRequest, TurnFacts, WaitingMessage
 from agentls.agent.view import AppendOp, CatchUp, DropOp, PutOp
 from agentls.core.blocks import TextBlock
 from agentls.core.chunks import Usage
 from agentls.core.events import ModelRef, SessionHeader
-from agentls.core.ids import BlockId, MessageId
+from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.transcript import Block, CallFacts
 from agentls.lsp import encode, errors, methods, reference
-from agentls.lsp.handlers import Handlers
 from agentls.lsp.methods import METHODS, Method
 from agentls.lsp.wire import Wire
+from agentls.models.model import ModelFacts
 from agentls.store.store import SessionSummary
+from tests.lsp.clients import Served
 from tests.lsp.doubles import FakeAgent, block, state_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,16 +54,14 @@ def test_the_schema_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
-def test_every_method_of_the_table_has_a_handler() -> None:
-    served = Handlers.table(cast(Handlers, Bare()))
-    assert tuple(served) == methods.SERVED
-
-
-class Bare:
-    """Only the names of the handlers."""
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(Handlers, name)
+async def test_every_method_of_the_table_has_a_handler(served: Served) -> None:
+    await served.started()
+    protocol = served.servers[0].protocol
+    assert set(methods.REQUESTS) <= set(protocol.requests)
+    assert set(protocol.requests) - set(methods.REQUESTS) == {"initialize", "shutdown"}
+    heard = {method.name for method in methods.STANDARD} | (set(methods.SERVED) - set(methods.REQUESTS))
+    assert set(protocol.notifications) - heard == {"initialized", "exit"}
+    assert heard <= set(protocol.notifications)
 
 
 def test_every_code_that_a_method_names_has_a_meaning() -> None:
@@ -101,9 +100,12 @@ FULL = Block(
     call=CallFacts("grep", "{}", "not-run"),
     finish="stop",
     reason="completed",
+    request=RequestId("q1.1.1"),
     usage=Usage(1, 2, 3, 4, 5),
     volatile=True,
 )
+
+MODEL = ModelFacts(ModelRef("p", "m"), usable=False, context_window=5)
 
 
 def test_frames_and_states_have_their_shapes() -> None:
@@ -138,17 +140,32 @@ def test_frames_and_states_have_their_shapes() -> None:
         last_turn=LastTurn(1, "aborted"),
         inbox=(waiting,),
         hold="cancel",
+        requests=(OpenRequest(RequestId("q1.1.1"), "approval", BlockId("q1.1.1"), "sha256:0", AgentId("one")),),
         editors=(EditorFacts("nvim 0.11", 1),),
     )
     check(methods.CREATE, encode.state_json("e", 1, busy))
     check(methods.CANCEL, encode.outcome_json(Cancelled("stale", (waiting,))))
     check(methods.REMOVE, encode.outcome_json(Changed("gone", ())))
+    check(methods.EDIT, encode.outcome_json(Changed("gone", (), (TextBlock("late"),))))
+    check(methods.ANSWER, encode.answered_json(Answered("already-resolved", by="nvim")))
+    check(methods.BLOCK, encode.part_json(BlockId("a"), Part("x", 0, 1, 5)))
+    check(methods.MODELS, encode.models_json((MODEL, replace(MODEL, key_source="variable KEY", problem="no key"))))
     header = SessionHeader("one", "file:///w", "/w", 1, parent="zero")
     stored = SessionSummary(header, "t", 3, 2, "said", ModelRef("p", "m"), "torn")
     rows = [encode.listed_json(Listed(stored, None)), encode.listed_json(Listed(stored, agent))]
     check(methods.LIST, {"agents": rows, "nextCursor": "2.1"})
     sent = Sent(MessageId("m"), "refused", 1, 0, "id-conflict", (TextBlock("x"),), repeated=True, now="taken")
     check(methods.SEND, encode.sent_json(sent))
+
+
+def test_notices_have_their_shapes() -> None:
+    def params(message: bytes) -> JsonValue:
+        return cast(JsonObject, orjson.loads(message.partition(b"\r\n\r\n")[2]))["params"]
+
+    one = AgentId("one")
+    check(methods.CONTEXT, params(encode.context_message(one, 3, FULL, BlockId("c:0"))), part="params")
+    check(methods.ATTENTION, params(encode.attention_message(one, "needs-you", state_of("one"))), part="params")
+    check(methods.LIST_CHANGED, params(encode.list_changed_message("file:///w")), part="params")
 
 
 def test_a_closed_shape_refuses_a_field_that_it_does_not_know() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import cast
 
 import orjson
@@ -13,6 +14,7 @@ from tests.lsp.clients import Client, Served
 from tests.lsp.doubles import FakeAgent
 
 ONE: JsonObject = {"agentId": "one"}
+ANSWER: JsonObject = {**ONE, "requestId": "q1.1.1", "shown": "sha256:0", "answer": {"decision": "allow"}}
 SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
 
 
@@ -127,6 +129,84 @@ SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
         ),
         ("agent/list", {"limit": 0}, "limit", "expected a whole number from 1 to 200, not 0"),
         ("agent/create", {}, "workspaceUri", "expected a string of at least 1 character, but it is missing"),
+        (
+            "agent/create",
+            {"workspaceUri": "file:///w", "preset": "careful"},
+            "preset",
+            '"careful" is not served by this version; leave it out',
+        ),
+        (
+            "agent/create",
+            {"workspaceUri": "file:///w", "from": {"agentId": "one"}},
+            "from.turn",
+            "expected a whole number from 1, but it is missing",
+        ),
+        (
+            "agent/configure",
+            {**ONE, "archived": True},
+            "archived",
+            "true is not served by this version; leave it out",
+        ),
+        (
+            "agent/configure",
+            {**ONE, "mode": "yolo"},
+            "mode",
+            'expected "ask" or "read-only", not "yolo"',
+        ),
+        ("agent/configure", {**ONE, "title": ""}, "title", 'expected a string of 1 to 200 characters, not ""'),
+        (
+            "agent/configure",
+            {**ONE, "title": "x" * 201},
+            "title",
+            f'expected a string of 1 to 200 characters, not "{"x" * 39}…"',
+        ),
+        *(
+            (
+                "agent/configure",
+                {**ONE, "title": title},
+                "title",
+                f"{json.dumps(title)} is no line of text; take some words without line breaks",
+            )
+            for title in ("two\nlines", "  ", "a\rb")
+        ),
+        ("agent/block", {**ONE, "id": "a", "from": -1}, "from", "expected a whole number from 0, not -1"),
+        ("agent/retry", {**ONE, "messageId": "m", "turn": 0}, "turn", "expected a whole number from 1, not 0"),
+        (
+            "agent/retry",
+            {**ONE, "messageId": "u:m", "turn": 1},
+            "messageId",
+            '"u:m" has a form that only the server uses; take a random id, such as a UUID',
+        ),
+        (
+            "agent/inbox/edit",
+            {**ONE, "messageId": "m1", "content": " "},
+            "content",
+            '" " is blank; a message needs some text',
+        ),
+        (
+            "agent/answer",
+            {**ANSWER, "answer": {"decision": "yes"}},
+            "answer.decision",
+            'expected "allow", "deny" or "deny-and-stop", not "yes"',
+        ),
+        (
+            "agent/answer",
+            {**ANSWER, "answer": {"decision": "allow", "remember": "session"}},
+            "answer.remember",
+            '"session" is not served by this version; leave it out',
+        ),
+        (
+            "agent/answer",
+            {**ANSWER, "answer": {"decision": "allow", "content": "other"}},
+            "answer.content",
+            '"other" is not served by this version; leave it out',
+        ),
+        (
+            "agent/answer",
+            {**ANSWER, "shown": None},
+            "shown",
+            "expected a string of at least 1 character, but it is missing",
+        ),
         ("agent/cancel", {"agentId": "one", "turn": "2"}, "turn", 'expected a whole number from 1, not "2"'),
         (
             "agent/inbox/remove",

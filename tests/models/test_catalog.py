@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from agentls.core.events import ModelRef
 from agentls.models.catalog import DEMO, LOCAL, Catalog, ModelRow, Opener, endpoint
 from agentls.models.dialects.openai_chat import OpenAiChat
 from agentls.models.http import HttpModel, HttpModels, Network
-from agentls.models.model import Model, Models
+from agentls.models.local import LocalModels
+from agentls.models.model import Model, ModelFacts, Models
 from agentls.models.scripted import Scripted, ScriptedModels
 
 
@@ -27,8 +29,8 @@ class Openers:
         self.opened += 1
         return ScriptedModels().open(replace(row, base_url=""))
 
-    def usable(self, row: ModelRow) -> bool:
-        return row in self._usable
+    def problem(self, row: ModelRow) -> str | None:
+        return None if row in self._usable else f"{row.name} lacks something"
 
     async def close(self) -> None:
         self.closed += 1
@@ -96,6 +98,59 @@ def test_a_ref_of_an_old_log_that_is_gone_is_an_error_and_not_usable() -> None:
     assert not catalog(DEMO).usable(old)
     with pytest.raises(UserError, match='model "gone/old" is not in the catalog any more; pick one of'):
         catalog().open(old)
+
+
+def test_all_models_are_told_in_order_with_what_each_lacks() -> None:
+    assert catalog(DEMO).all() == (
+        ModelFacts(
+            REMOTE.ref,
+            usable=False,
+            context_window=32_768,
+            key_source="environment variable KEY",
+            problem="example/big lacks something",
+        ),
+        ModelFacts(LOCAL.ref, usable=False, context_window=2048, problem="local/smollm2 lacks something"),
+        ModelFacts(DEMO.ref, usable=True, context_window=8192),
+    )
+
+
+async def test_what_a_model_lacks_is_looked_up_anew_and_said_without_the_key(tmp_path: Path) -> None:
+    network = Network()
+    environ: dict[str, str] = {}
+    script = tmp_path / "mine.json"
+    rows = (REMOTE, endpoint("http://127.0.0.1:1/v1", "keyless"), ModelRow("s", "mine", "scripted", str(script)), LOCAL)
+    models = Catalog(
+        rows,
+        {
+            "openai-chat": HttpModels(OpenAiChat(), network, environ),
+            "scripted": ScriptedModels(),
+            "local": LocalModels(OpenAiChat(), network, tmp_path),
+        },
+    )
+
+    def problems() -> list[str | None]:
+        assert [facts.usable for facts in models.all()] == [facts.problem is None for facts in models.all()]
+        assert [facts.usable for facts in models.all()] == [models.usable(row.ref) for row in rows]
+        return [facts.problem for facts in models.all()]
+
+    remote, keyless, mine, local = problems()
+    assert remote == (
+        'the environment variable "KEY" is not set; put the key for example/big into it and start agentls again'
+    )
+    assert keyless is None
+    assert mine == f'there is no script "{script}"; write it there or name another one'
+    assert local is not None
+    assert "python -m agentls.models.weights fetch" in local
+    script.touch()
+    environ["KEY"] = " "
+    assert str(problems()[0]).startswith('the environment variable "KEY" is empty; put the key')
+    environ["KEY"] = "sk-secret sk-secret"
+    assert str(problems()[0]).startswith('the environment variable "KEY" has a space')
+    assert "sk-secret" not in str(models.all())
+    environ["KEY"] = "sk-secret"
+    assert problems()[:3] == [None, None, None]
+    assert "sk-secret" not in str(models.all())
+    await models.close()
 
 
 async def test_closing_ends_what_the_openers_started() -> None:

@@ -201,9 +201,9 @@ async def test_a_program_that_cannot_be_run_is_a_failure(network: Network) -> No
 
 async def test_missing_weights_are_a_failure_that_says_how_to_get_them(network: Network, tmp_path: Path) -> None:
     opener = LocalModels(OpenAiChat(), network, tmp_path)
-    assert not opener.usable(LOCAL)
     failure = failure_of(await read(opener.open(LOCAL).stream(asking())))
     assert failure == missing(tmp_path)
+    assert failure.message == opener.problem(LOCAL)
     assert failure.code == "LOCAL_MODEL"
     assert SMOLLM2.name in failure.message
     assert "python -m agentls.models.weights fetch" in failure.message

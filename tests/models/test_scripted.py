@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import pytest
 from agentls.core.blocks import ReasoningBlock, TextBlock, ToolCallBlock
 from agentls.core.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from agentls.core.errors import UserError
+from agentls.core.events import ToolSchema
 from agentls.core.ids import CallId
 from agentls.core.messages import Message, tool_result
 from agentls.core.reasons import Failed, Failure, MaxTokens, Stop, ToolCalls
 from agentls.core.sources import HookSource, Instructions, Notice, PluginSource, Section, Snapshot
 from agentls.models.catalog import DEMO
+from agentls.models.model import ModelRequest
 from agentls.models.scripted import DEMO_SCRIPT, Script, Scripted, ScriptedModels, load
+from agentls.tools.tool import ToolError
 from tests.models.requests import asking, assemble, assistant, message, read, texts, user
+from tests.tools.support import Space, registry
 
 
 class Clock:
@@ -85,6 +91,56 @@ async def test_a_reply_can_be_for_a_step_of_a_turn() -> None:
     assert await said(model, "go", *results) == "done"
     again = assemble(await read(model.stream(asking("go", *results, assistant("done"), "go"))))
     assert again.finish == ToolCalls()
+
+
+def answered(name: str, text: str, *, failed: bool = False) -> tuple[Message, Message]:
+    """A call and its result."""
+    call = ToolCallBlock(CallId(f"t-{name}"), name, "{}", "")
+    return assistant(call), tool_result(CallId(f"t-{name}"), (TextBlock(text),), is_error=failed)
+
+
+async def test_a_reply_can_be_for_a_tools_result_and_quote_it() -> None:
+    model = scripted(
+        reply("done: {result}", result="^read ok: .*lines$"),
+        reply("failed: {result}", result="^read failed"),
+        reply("none", when=""),
+    )
+    assert await said(model, "go", *answered("read", "3 lines")) == "done: 3 lines"
+    assert await said(model, "go", *answered("read", "no\nsuch file", failed=True)) == "failed: no such file"
+    assert await said(model, "go", *answered("write", "3 lines")) == "none"
+    assert await said(model, "go", *answered("write", "x"), *answered("read", "3 lines")) == "done: 3 lines"
+    assert await said(model, "go") == "none"
+
+
+async def test_a_result_counts_until_a_person_says_something() -> None:
+    model = scripted(reply("seen", result=""), reply("none", when=""))
+    assert await said(model, "go", *answered("read", "x"), NOTICE) == "seen"
+    assert await said(model, "go", *answered("read", "x"), "and now?") == "none"
+
+
+async def test_a_reply_can_need_tools_that_the_request_offers() -> None:
+    model = scripted(reply("both", offers=["read", "write"]), reply("one", offers=["read"]), reply("none", when=""))
+    for offered, expected in ((["write", "read", "x"], "both"), (["read"], "one"), (["write"], "none"), ([], "none")):
+        request = replace(asking(), tools=tuple(ToolSchema(name, "", {}) for name in offered))
+        assert texts(await read(model.stream(request))) == [expected]
+
+
+async def test_named_groups_of_conditions_are_placeholders() -> None:
+    model = scripted(
+        reply(
+            "{file}: {n} of {user}{other}{gone}", when=r"read (?P<file>\S+)( x(?P<gone>y))?", result=r"(?P<n>\d+) lines"
+        )
+    )
+    assert await said(model, "read a.md", *answered("read", "3 lines")) == "a.md: 3 of read a.md{other}"
+
+
+async def test_what_is_quoted_in_arguments_cannot_break_them() -> None:
+    call = {"name": "n", "arguments": {"a": ["{user}", {"b": "<{user}>\n"}], "c": 1, "d": None}}
+    stream = assemble(await read(scripted({"pieces": [{"call": call}]}).stream(asking('say "x\\"'))))
+    (block,) = stream.blocks()
+    assert isinstance(block, ToolCallBlock)
+    quoted = 'say "x\\"'
+    assert json.loads(block.arguments) == {"a": [quoted, {"b": f"<{quoted}>\n"}], "c": 1, "d": None}
 
 
 async def test_a_reply_can_be_for_a_count_of_answers() -> None:
@@ -197,6 +253,8 @@ async def test_how_a_reply_ends(pieces: list[dict[str, Any]], finish: object) ->
         ('{"replies": [{"pieces": [{"text": 5}]}]}', '"replies[0].pieces[0].text"'),
         ('{"replies": [{"pieces": [], "when": "("}]}', '"replies[0].when"'),
         ('{"replies": [{"pieces": [], "step": -1}]}', '"replies[0].step"'),
+        ('{"replies": [{"pieces": [], "result": "["}]}', '"replies[0].result"'),
+        ('{"replies": [{"pieces": [], "offers": [1]}]}', '"replies[0].offers[0]"'),
         ('{"replies": [], "pace": "5"}', '"pace"'),
         ("[]", '"its top"'),
     ],
@@ -212,7 +270,7 @@ def test_a_mistake_in_a_script_names_file_and_field(tmp_path: Path, text: str, f
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
     row = DEMO.__class__("test", "gone", "scripted", base_url=str(tmp_path / "gone.json"))
-    assert not ScriptedModels().usable(row)
+    assert ScriptedModels().problem(row) is not None
     with pytest.raises(UserError, match=r"gone\.json.* cannot be read: no such file or directory"):
         ScriptedModels().open(row)
 
@@ -221,7 +279,7 @@ async def test_a_row_can_name_a_script_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"replies": [reply("mine")]}))
     row = DEMO.__class__("test", "mine", "scripted", base_url=str(path))
-    assert ScriptedModels().usable(row)
+    assert ScriptedModels().problem(row) is None
     chunks = await read(ScriptedModels().open(row).stream(asking()))
     assert texts(chunks) == ["mine"]
 
@@ -259,3 +317,116 @@ async def test_the_demo_always_has_an_answer() -> None:
         answer = await said(model, *history)
         assert f"message {number}" in answer
         history += [assistant(answer), NOTICE]
+
+
+PROMPT = "What is in notes.md? Then write a summary to summary.md."
+NOTES = 'Say "hi" to the café.\n\nThe rest.\n'
+
+Call = tuple[str, dict[str, str]]
+READS = ("read", {"path": "notes.md"})
+WRITES = ("write", {"path": "summary.md", "content": 'notes.md, line 1 of 3: Say "hi" to the café.\n'})
+REPLACES = ("write", {"path": "notes.md", "content": "Replaced by the demo.\n"})
+
+
+class Shown:
+    """A turn of the demo with the real tools, in a workspace, and a person who allows what they are told to."""
+
+    def __init__(self, root: Path, notes: str | None = NOTES) -> None:
+        self.space = Space(root)
+        if notes is not None:
+            self.space.file("notes.md", notes)
+        self.calls: list[Call] = []
+        self.history: list[Message] = []
+        self._model = Scripted(DEMO, load(DEMO_SCRIPT), sleep=Clock().sleep)
+
+    async def ask(
+        self, prompt: str = PROMPT, *, offers: set[str] | None = None, allows: Callable[[str], bool] = bool
+    ) -> str:
+        """The whole turn; what the model says at its end. `allows` is asked with the path of a write."""
+        tools = tuple(tool for tool in registry().schemas() if offers is None or tool.name in offers)
+        self.history.append(user(prompt))
+        while True:
+            stream = assemble(await read(self._model.stream(ModelRequest("", tuple(self.history), tools))))
+            self.history.append(assistant(*stream.blocks()))
+            calls = [block for block in stream.blocks() if isinstance(block, ToolCallBlock)]
+            if not calls:
+                return "".join(block.text for block in stream.blocks() if isinstance(block, TextBlock))
+            for call in calls:
+                assert call.name in {tool.name for tool in tools}
+                arguments = json.loads(call.arguments)
+                self.calls.append((call.name, arguments))
+                self.history.append(await self._result(call, arguments, allows))
+
+    async def _result(self, call: ToolCallBlock, arguments: dict[str, str], allows: Callable[[str], bool]) -> Message:
+        text, failed = "the person said no", True
+        if call.name == "read" or allows(arguments["path"]):
+            try:
+                text, failed = (await self.space.call(call.name, **arguments)).text, False
+            except ToolError as error:
+                text = error.text
+        return tool_result(call.id, (TextBlock(text),), is_error=failed)
+
+
+async def test_the_demo_reads_writes_and_accepts_a_denial(tmp_path: Path) -> None:
+    shown = Shown(tmp_path)
+    end = await shown.ask(allows=lambda path: path == "summary.md")
+    assert shown.calls == [READS, WRITES, REPLACES]
+    assert end == (
+        "**notes.md** stays as it was; I was told: “the person said no”. I accept that. "
+        "What I wrote is **summary.md**, and nothing else."
+    )
+    assert (tmp_path / "notes.md").read_text() == NOTES
+    assert (tmp_path / "summary.md").read_text() == WRITES[1]["content"]
+
+
+async def test_the_demo_can_be_asked_again_and_about_other_files(tmp_path: Path) -> None:
+    shown = Shown(tmp_path)
+    shown.space.file("docs/a-b.txt", "One line")
+    first = await shown.ask(allows=lambda path: path == "summary.md")
+    assert await shown.ask(allows=lambda path: path == "summary.md") == first
+    assert shown.calls == [READS, WRITES, REPLACES] * 2
+    await shown.ask("what is in docs/a-b.txt, in short? Write it to notes/c.md", allows=lambda path: path == "notes/c.md")
+    assert (tmp_path / "notes/c.md").read_text() == "docs/a-b.txt, line 1 of 1: One line\n"
+
+
+async def test_the_demo_tells_what_a_person_allowed_it(tmp_path: Path) -> None:
+    end = await Shown(tmp_path).ask()
+    assert end.startswith("You allowed it: **notes.md** now holds one line of mine")
+    assert (tmp_path / "notes.md").read_text() == REPLACES[1]["content"]
+
+
+async def test_the_demo_goes_no_further_when_its_summary_is_not_wanted(tmp_path: Path) -> None:
+    shown = Shown(tmp_path)
+    end = await shown.ask(allows=lambda path: False)
+    assert end == "**summary.md** is not written; I was told: “the person said no”. I accept that and stop here."
+    assert shown.calls == [READS, WRITES]
+
+
+@pytest.mark.parametrize(
+    ("notes", "end"),
+    [
+        (None, 'I did not get to read **notes.md**; I was told: “there is no "notes.md"; list_files shows'),
+        ("", "**notes.md** is empty"),
+    ],
+)
+async def test_the_demo_writes_nothing_where_there_is_nothing_to_sum_up(
+    tmp_path: Path, notes: str | None, end: str
+) -> None:
+    shown = Shown(tmp_path, notes)
+    assert (await shown.ask()).startswith(end)
+    assert shown.calls == [READS]
+
+
+async def test_the_demo_calls_no_tool_that_it_is_not_offered(tmp_path: Path) -> None:
+    shown = Shown(tmp_path)
+    assert (await shown.ask(offers={"read", "list_files"})).endswith("and I may not write it down.")
+    assert shown.calls == [READS]
+    shown = Shown(tmp_path)
+    assert PROMPT in await shown.ask(offers=set())
+    assert shown.calls == []
+
+
+async def test_the_demo_that_is_steered_while_it_works_follows(tmp_path: Path) -> None:
+    shown = Shown(tmp_path)
+    await shown.ask(allows=lambda path: False)
+    assert "“Stop that.”" in await shown.ask("Stop that.")

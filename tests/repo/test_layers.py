@@ -27,6 +27,8 @@ SOURCES = {
     "models/dialects/__init__.py": "",
     "models/dialects/one.py": "import agentls.models.model",
     "models/dialects/two.py": "import json",
+    "context/__init__.py": "",
+    "context/producer.py": "import agentls.workspace.roots",
     "tools/__init__.py": "",
     "tools/tool.py": "import agentls.workspace.roots, pydantic",
     "store/__init__.py": "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -125,6 +126,47 @@ async def open_store(directory: str) -> None:
         await store.close()
 
 
+async def delete_and_die_at(directory: str, statement: str) -> None:
+    """Delete a session, and be killed right before a statement of it runs."""
+
+    def die(traced: str) -> None:
+        if traced.startswith(statement):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = SqliteStore(Path(directory), trace=die)
+    say("deleting")
+    await store.delete(A)
+    say("deleted")
+
+
+async def delete(directory: str) -> None:
+    """Delete a session."""
+    await SqliteStore(Path(directory)).delete(A)
+    say("deleted")
+
+
+async def delete_without_writes(directory: str) -> None:
+    """Delete a session on a disk that takes no byte, and when it does again."""
+    store = SqliteStore(Path(directory))
+    log = await store.create(header())
+    await log.commit(message(0), durable=True)
+    log.append_drafts([piece("in flight")])
+    await log.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        await store.delete(A)
+    except StoreUnavailable as error:
+        say(f"refused: {error}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log = await store.open(A)
+    say("whole" if await log.read() == message(0) and await log.drafts() == (piece("in flight"),) else "half")
+    await log.close()
+    await store.delete(A)
+    say("deleted" if await store.list() == ((), None) else "still there")
+    await store.close()
+
+
 async def no_writes(directory: str) -> None:
     """A disk that takes no byte, and then does again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -179,7 +221,20 @@ async def _through_a_fault(directory: Path, *, fail: Callable[[], None], mend: C
 
 PARTS = {
     part.__name__: part
-    for part in (contend, commit_for_ever, hold, race, write_beside, open_store, no_writes, full_disk, try_to_open)
+    for part in (
+        contend,
+        commit_for_ever,
+        delete,
+        delete_and_die_at,
+        delete_without_writes,
+        full_disk,
+        hold,
+        no_writes,
+        open_store,
+        race,
+        try_to_open,
+        write_beside,
+    )
 }
 
 if __name__ == "__main__":

@@ -96,10 +96,16 @@ async def test_the_name_of_a_type_that_failed_with_its_batch_is_written_by_the_n
     assert await log.read() == good
 
 
-async def test_an_event_that_json_cannot_hold_is_refused(store: SqliteStore) -> None:
-    log = await store.create(header())
-    with pytest.raises(LogicError, match='event 0 of type "x/y"'):
-        await log.commit(events(0, UnknownEvent("x/y", {"n": float("nan")})), durable=True)
+@pytest.mark.parametrize("before", [0, 500])
+async def test_an_event_that_json_cannot_hold_is_refused(store: SqliteStore, before: int) -> None:
+    log, other = await store.create(header()), await store.create(header("b"))
+    batch = events(0, *(said(f"{n}") for n in range(before)), UnknownEvent("x/y", {"n": float("nan")}))
+    beside = other.commit(message(0), durable=True)
+    with pytest.raises(LogicError, match=f'event {before} of type "x/y"'):
+        await log.commit(batch, durable=True)
+    await beside
+    await log.commit(message(0), durable=True)
+    assert await log.read() == await other.read() == message(0)
 
 
 async def test_commits_that_wait_share_a_transaction(store: SqliteStore, trace: list[str]) -> None:

@@ -10,7 +10,17 @@ import pytest
 
 from agentls.core.blocks import TextBlock
 from agentls.core.errors import UserError
-from agentls.core.events import AgentConfig, AssistantMessage, Event, EventData, ModelRef, TurnStart, UserMessage
+from agentls.core.events import (
+    AgentConfig,
+    AssistantMessage,
+    EndSeed,
+    Event,
+    EventData,
+    ModelRef,
+    SessionTitle,
+    TurnStart,
+    UserMessage,
+)
 from agentls.core.ids import MessageId
 from agentls.core.messages import Message
 from agentls.core.reasons import RetryTrigger, Stop
@@ -18,7 +28,7 @@ from agentls.core.sources import ModelSource, Notice, PluginSource
 from agentls.store import reader, schema
 from agentls.store.log import SqliteLog
 from agentls.store.sqlite import SESSIONS_FILE, SqliteStore
-from tests.store.support import A, alter, events, header, message, said, turn
+from tests.store.support import A, B, alter, events, header, message, said, turn
 
 
 async def log_of(store: SqliteStore, *batches: tuple[Event, ...]) -> SqliteLog:
@@ -168,6 +178,23 @@ async def test_the_list_tells_the_model_and_in_one_plain_line_what_was_said_last
 def answer(text: str) -> AssistantMessage:
     message = Message(MessageId("a1.1.1"), "assistant", (TextBlock(text),), ModelSource("p", "one"), (0,))
     return AssistantMessage(1, 1, 1, message, Stop())
+
+
+async def test_a_fork_is_stored_in_one_batch_and_listed_with_what_its_seed_says(store: SqliteStore) -> None:
+    told = SessionTitle("of the parent", "model")
+    model = ModelRef("p", "one")
+    seed = [told, AgentConfig(model=model), *(said(f"message {n}") for n in range(4_996)), answer("the last")]
+    batch = events(0, *seed, EndSeed())
+    log = await store.create(replace(header(B), parent=A, seed_length=len(batch)))
+    await log.commit(batch, durable=True)
+    ((row,), _) = await store.list()
+    assert (row.header.parent, row.header.seed_length, row.events) == (A, 5_000, 5_000)
+    assert (row.title, row.summary, row.model, row.damaged) == ("of the parent", "the last", model, None)
+    assert await log.read() == batch
+    await log.close()
+    log = await store.open(B)
+    await log.commit(message(5_000), durable=True)
+    assert (await log.read(4_999))[-1] == message(5_000)[0]
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1", "1.x", "1.2.3"])

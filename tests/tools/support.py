@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,3 +89,9 @@ class Space:
         with pytest.raises(ToolError) as error:
             await self.asks(name, **arguments)
         return error.value
+
+
+async def happened(event: threading.Event) -> None:
+    """Wait for what a thread does, on a thread that no call can be waiting for."""
+    with ThreadPoolExecutor(1) as own:
+        assert await asyncio.get_running_loop().run_in_executor(own, event.wait, 10)

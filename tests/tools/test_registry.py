@@ -13,8 +13,9 @@ import pytest
 from pydantic import Field
 
 from agentls.core.json import JsonObject, JsonValue
+from agentls.tools.reference import reference
 from agentls.tools.registry import Registry, parameters
-from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError
+from agentls.tools.tool import CODES, OUTPUT_MAX, Arguments, Output, ToolContext, ToolError
 from tests.tools.support import Space, registry
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -37,11 +38,14 @@ class Try:
     name = "try"
     description = "Try."
     arguments = TryArguments
+    read_only = False
 
     def parallel(self, arguments: TryArguments) -> bool:
         return arguments.loud
 
     async def asks(self, arguments: TryArguments, context: ToolContext) -> JsonObject | None:
+        """Always, and shows
+        the title."""
         return {"title": arguments.title}
 
     async def run(self, arguments: TryArguments, context: ToolContext) -> Output:
@@ -69,6 +73,44 @@ def test_a_name_that_is_taken_is_refused(tried: Registry) -> None:
 
 def test_schemas_come_by_name_and_name_every_tool() -> None:
     assert [schema.name for schema in registry().schemas()] == ["list_files", "read", "write"]
+
+
+def test_only_what_changes_nothing_is_read_only(tried: Registry) -> None:
+    tools = registry()
+    assert tools.read_only() == {"read", "list_files"}
+    assert tools.prepare("read", {"path": "a"}).read_only
+    assert not tools.prepare("write", {"path": "a", "content": ""}).read_only
+    assert tried.read_only() == set()
+
+
+def test_what_people_read_of_a_tool_is_what_it_says_of_itself(tried: Registry) -> None:
+    (facts,) = tried.facts()
+    assert (facts.schema, facts.read_only, facts.asks) == (tried.schemas()[0], False, "Always, and shows the title.")
+
+
+def test_the_reference_has_every_tool_its_arguments_and_every_code(tried: Registry) -> None:
+    page = reference(tried)
+    assert (
+        """
+## `try`
+
+Try.
+
+- Changes: something; not offered in read-only mode.
+- Asks the person: always, and shows the title.
+
+| argument | takes | default | meaning |
+|---|---|---|---|
+| `title` | text |  | A title. |
+| `how` | `"a"` or `"b"` | `"a"` |  |
+| `loud` | true or false | `false` |  |
+| `many` | list of object `Inner` | `[{"title": "x"}]` |  |
+
+"""
+        in page
+    )
+    assert all(f"| `{code}` | {meaning} |" in page for code, meaning in CODES.items())
+    assert "whole number, at least 1" in reference(registry())
 
 
 def test_a_schema_is_canonical_without_titles_and_in_the_order_of_the_fields() -> None:

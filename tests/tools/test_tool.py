@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentls.tools
 from agentls.core.json import JsonValue
-from agentls.tools.tool import ToolError, bounded, check, in_thread, observed
-from tests.tools.support import Space
+from agentls.tools.tool import CODES, ToolError, bounded, change_in_thread, check, in_thread, observed
+from tests.tools.support import Space, happened
 
 
 @given(st.text(alphabet="a\né🙂", max_size=200), st.integers(0, 900))
@@ -78,6 +82,76 @@ async def test_a_call_that_is_cancelled_twice_waits_all_the_same(space: Space) -
     assert ended.is_set()
 
 
+async def cancelled_in_its_thread(space: Space, fails: Exception | None = None) -> asyncio.Task[str]:
+    """A change that is cancelled, twice, while it is made, and then ends."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def work() -> str:
+        started.set()
+        go_on.wait(10)
+        if fails is not None:
+            raise fails
+        return "changed"
+
+    task = asyncio.create_task(change_in_thread(space.context, work))
+    await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+    await asyncio.to_thread(space.context.stop.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    await asyncio.wait([task])
+    return task
+
+
+async def test_a_change_that_was_made_is_told_although_its_call_was_cancelled(space: Space) -> None:
+    task = await cancelled_in_its_thread(space)
+    assert await task == "changed"
+    assert not task.cancelled()
+
+
+async def test_a_change_that_failed_is_told_although_its_call_was_cancelled(space: Space) -> None:
+    task = await cancelled_in_its_thread(space, ToolError("IO", "half of it is there"))
+    with pytest.raises(ToolError, match="half of it is there"):
+        await task
+
+
+async def test_a_change_that_stopped_where_it_looked_was_cancelled(space: Space) -> None:
+    task = await cancelled_in_its_thread(space, ToolError("ABORTED", "nothing was changed"))
+    assert task.cancelled()
+
+
+async def test_a_change_that_is_cancelled_before_its_thread_begins_is_not_made(space: Space) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    busy, go_on = threading.Event(), threading.Event()
+    changed: list[str] = []
+
+    def other() -> None:
+        busy.set()
+        go_on.wait(10)
+
+    before = asyncio.create_task(asyncio.to_thread(other))
+    await happened(busy)
+    task = asyncio.create_task(change_in_thread(space.context, lambda: changed.append("changed")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await happened(space.context.stop)
+    go_on.set()
+    await asyncio.wait([task, before])
+    assert task.cancelled()
+    assert changed == []
+
+
+async def test_a_change_that_nobody_cancels_gives_what_it_gives(space: Space) -> None:
+    def fail() -> None:
+        raise OSError("full")
+
+    assert await change_in_thread(space.context, lambda: 1) == 1
+    with pytest.raises(OSError, match="full"):
+        await change_in_thread(space.context, fail)
+
+
 async def test_a_threads_fault_is_its_calls(space: Space) -> None:
     def work() -> None:
         raise OSError("full")
@@ -93,3 +167,12 @@ def test_a_stopped_call_is_aborted_where_its_thread_looks() -> None:
     with pytest.raises(ToolError) as error:
         check(stop)
     assert error.value.code == "ABORTED"
+
+
+def test_every_code_of_a_tool_is_explained() -> None:
+    (folder,) = agentls.tools.__path__
+    used = {
+        code for path in Path(folder).glob("*.py") for code in re.findall(r'ToolError\(\s*"(\w+)"', path.read_text())
+    }
+    assert len(used) > 5
+    assert used <= CODES.keys()

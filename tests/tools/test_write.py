@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -15,7 +18,10 @@ from agentls.tools.tool import OUTPUT_MAX, ToolError, observed
 from agentls.workspace.documents import Buffer, Documents
 from agentls.workspace.texts import content_hash
 from tests.conformance.cases import folder
-from tests.tools.support import NEOVIM, VSCODE, Space
+from tests.tools.support import NEOVIM, VSCODE, Space, happened
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def case(name: str) -> bytes:
@@ -328,3 +334,54 @@ async def test_a_write_runs_alone(space: Space) -> None:
     assert not space.prepared("write", path="a", content="x").parallel
     assert space.prepared("read", path="a").parallel
     assert space.prepared("list_files").parallel
+
+
+# A call that is cancelled --------------------------------------------------------------------------------------
+
+
+class Gate(ThreadPoolExecutor):
+    """Threads of which the second piece of work, the write itself, is done but has not ended before it may."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.written, self.go_on = threading.Event(), threading.Event()
+        self._works = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        self._works += 1
+        if self._works != 2:
+            return super().submit(fn, *args, **kwargs)
+
+        def held() -> T:
+            result = fn(*args, **kwargs)
+            self.written.set()
+            self.go_on.wait(10)
+            return result
+
+        return super().submit(held)
+
+
+async def test_a_file_that_was_written_is_told_although_the_call_was_cancelled(space: Space) -> None:
+    path = space.seen("a", "old\n")
+    gate = Gate()
+    asyncio.get_running_loop().set_default_executor(gate)
+    task = asyncio.create_task(space.call("write", path="a", content="new\n"))
+    await happened(gate.written)
+    task.cancel()
+    await happened(space.context.stop)
+    assert not task.done()
+    gate.go_on.set()
+    output = await task
+    assert output.text.startswith("replaced a (+1 -1 lines)")
+    assert path.read_text() == "new\n"
+    assert observed(output.meta) == space.context.seen == {str(path): content_hash(b"new\n")}
+
+
+@pytest.mark.parametrize("passes", range(0, 60, 3))
+async def test_whenever_a_write_is_cancelled_it_is_told_exactly_where_it_was_done(space: Space, passes: int) -> None:
+    task = asyncio.create_task(space.call("write", path="a", content="new\n"))
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() != (space.root / "a").exists()

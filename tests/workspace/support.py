@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentls.workspace.editor import NO_FOCUS, Focus
 from agentls.workspace.positions import PositionEncoding
 
 NOBODY = 65534
@@ -20,6 +21,8 @@ class FakeEditor:
 
     name: str = "neovim 0.11.4"
     encoding: PositionEncoding = "utf-16"
+    id: str = "test:1"
+    focus: Focus = NO_FOCUS
 
 
 @contextmanager

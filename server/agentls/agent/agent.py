@@ -9,8 +9,9 @@ from typing import Literal
 from agentls.agent.state import EditorFacts, WaitingMessage
 from agentls.agent.view import Drawn, View
 from agentls.core.blocks import ContentBlock
-from agentls.core.events import Mention, Outcome
-from agentls.core.ids import AgentId, MessageId
+from agentls.core.errors import UserError
+from agentls.core.events import Mention, ModelRef, Outcome
+from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonValue
 from agentls.core.reasons import CancelCause
 from agentls.core.sources import MessageSource, UserSource
@@ -19,6 +20,8 @@ Target = Literal["next-turn", "next-step"]
 IfIdle = Literal["start", "refuse"]
 Now = Literal["pending", "held", "taken", "discarded"]
 Refusal = Literal["id-conflict", "store-unavailable", "read-only", "no-turn", "not-retryable", "turn-open"]
+Mode = Literal["ask", "read-only"]
+Decision = Literal["allow", "deny", "deny-and-stop"]
 
 Content = tuple[ContentBlock, ...]
 
@@ -40,10 +43,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of a change to a pending message: `gone` when it waits no more."""
+    """What became of a change to a pending message: `gone` when it waits no more; an edit that came too late carries
+    its content back."""
 
     outcome: Literal["done", "gone"]
     inbox: tuple[WaitingMessage, ...]
+    content: Content | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,58 @@ class Cancelled:
 
     outcome: Literal["cancelled", "idle", "stale"]
     inbox: tuple[WaitingMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of an answer: `changed` when it was given to something else than what is asked; `by` names who
+    answered first, or is None where a cancel closed the request."""
+
+    outcome: Literal["accepted", "already-resolved", "changed"]
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes `start` to `end` of a block's whole body, cut between characters; `size` is that of all of it."""
+
+    text: str
+    start: int
+    end: int
+    size: int
+
+    @classmethod
+    def of(cls, body: str, start: int, end: int | None) -> Part:
+        """That part of `body`; places inside of a character move to its beginning."""
+        data = body.encode()
+        first = _boundary(data, start)
+        last = _boundary(data, len(data) if end is None else max(start, end))
+        return cls(data[first:last].decode(), first, last, len(data))
+
+
+def _boundary(data: bytes, at: int) -> int:
+    at = min(at, len(data))
+    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
+
+
+class NotPending(UserError):
+    """A message that was never accepted, or that waits in another lane, is named as a place in the queue."""
+
+
+class UnknownRequest(UserError):
+    """No approval or question of that id was ever asked."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(f'nothing was asked under "{request}"; take the requestId of an open request in the state')
+
+
+class UnknownBlock(UserError):
+    """No block of that id has a body that can be read."""
+
+    def __init__(self, block: str) -> None:
+        super().__init__(f'there is no block "{block}"; take the id of a block that was drawn')
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +144,19 @@ class Agent(ABC):
     ) -> Sent:
         """Take a message: target × wakeup say where it goes and whether it makes the agent run.
 
+        `meta` is kept with the message: `{"editor": id}` names the editor that it was sent from (see workspace.Editor).
         Without a source it is a person's (`UserSource`), except for a quiet next-step send: an injection needs the
         source that says who produced it, and a person's is a ValueError there. A refusal is a value and carries the
         content back.
         """
 
-    async def followup(self, content: Content, *, id: MessageId, contexts: tuple[Mention, ...] = ()) -> Sent:
+    async def followup(
+        self, content: Content, *, id: MessageId, contexts: tuple[Mention, ...] = (), meta: JsonValue = None
+    ) -> Sent:
         """A turn of its own, after those that wait."""
-        return await self.send(content, id=id, target="next-turn", wakeup=True, source=UserSource(), contexts=contexts)
+        return await self.send(
+            content, id=id, target="next-turn", wakeup=True, source=UserSource(), contexts=contexts, meta=meta
+        )
 
     async def steer(
         self,
@@ -102,6 +164,7 @@ class Agent(ABC):
         *,
         id: MessageId,
         contexts: tuple[Mention, ...] = (),
+        meta: JsonValue = None,
         expected_turn: int | None = None,
         if_idle: IfIdle = "start",
     ) -> Sent:
@@ -113,6 +176,7 @@ class Agent(ABC):
             wakeup=True,
             source=UserSource(),
             contexts=contexts,
+            meta=meta,
             expected_turn=expected_turn,
             if_idle=if_idle,
         )
@@ -129,6 +193,43 @@ class Agent(ABC):
     @abstractmethod
     async def remove(self, message: MessageId) -> Changed:
         """Take a pending message out."""
+
+    @abstractmethod
+    async def edit(self, message: MessageId, content: Content) -> Changed:
+        """Give a pending message another content; its id, its place and its fate stay."""
+
+    @abstractmethod
+    async def move(self, message: MessageId, before: MessageId | None) -> Changed:
+        """Move a pending message within its lane: before another one (where that has left meanwhile: to the head), or
+        to the end. NotPending where `before` cannot be a place for it."""
+
+    @abstractmethod
+    async def promote(self, message: MessageId) -> Changed:
+        """Release a pending message from the hold and make it steering; when idle, it starts a turn."""
+
+    @abstractmethod
+    async def answer(
+        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+    ) -> Answered:
+        """Answer an approval. `shown` is the hash of what the person saw; the first valid answer wins.
+        `deny-and-stop` also stops the turn and holds what waits. UnknownRequest where nothing was asked under that
+        id."""
+
+    @abstractmethod
+    async def configure(
+        self, *, model: ModelRef | None = None, mode: Mode | None = None, title: str | None = None, by: str = "person"
+    ) -> None:
+        """Change settings; what is None stays. A model takes effect at the next step. `by` says who gave the title."""
+
+    @abstractmethod
+    async def retry(self, turn: int, *, id: MessageId) -> Sent:
+        """Try the last turn again, where it ended in an error, was interrupted, stopped or ran into the output limit:
+        a turn without a message of its own."""
+
+    @abstractmethod
+    async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
+        """A part of a block's whole body, also where what is drawn of it is cut: from byte `start` to before `end`.
+        UnknownBlock where there is none."""
 
     @abstractmethod
     async def resume(self) -> Changed:

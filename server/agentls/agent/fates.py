@@ -7,6 +7,7 @@ from typing import Literal
 from agentls.agent.agent import IfIdle, Now, Refusal, Sent, Target
 from agentls.core.events import Fate, Lane
 from agentls.core.ids import MessageId
+from agentls.core.reasons import TURN_ENDS
 from agentls.core.session import SessionState
 
 
@@ -33,14 +34,19 @@ def judge(
     state: SessionState, target: Target, *, wakeup: bool, expected_turn: int | None, if_idle: IfIdle
 ) -> tuple[Lane, Fate, int | None] | Refusal:
     """Lane, fate and position (None: at the end of the lane) of a new followup, steer or quiet item."""
-    turn = state.turns.open
-    queue_end = len(state.inbox.queued)
+    turn = state.current_turn()
+    # What a step is about to take is not waited for any more, though it can still be taken back.
+    entering = state.entering()
+    taken = entering.claim if entering is not None else ()
+    head = sum(pending.item.id in taken for pending in state.inbox.queued)
+    queue_end = len(state.inbox.queued) - head
     if target == "next-step" and turn is not None:
-        if expected_turn is None or expected_turn == turn.turn:
-            return "steering", Fate("steering", turn=turn.turn, position=len(state.inbox.steering)), None
+        if expected_turn is None or expected_turn == turn:
+            waiting = [pending for pending in state.inbox.steering if pending.item.id not in taken]
+            return "steering", Fate("steering", turn=turn, position=len(waiting)), None
         if if_idle == "refuse":
             return "no-turn"
-        return "queued", Fate("queued", position=0), 0
+        return "queued", Fate("queued", position=0), head
     if target == "next-step" and if_idle == "refuse":
         return "no-turn"
     if not wakeup:
@@ -48,3 +54,16 @@ def judge(
     if turn is None and not state.inbox.free():
         return "queued", Fate("started", turn=state.turns.last + 1), None
     return "queued", Fate("queued", position=queue_end), None
+
+
+_RETRYABLE = ("error", "interrupted", "aborted", "max-tokens")
+"""How a turn has to have ended to be tried again."""
+
+
+def judge_retry(state: SessionState, turn: int) -> Refusal | None:
+    """Why `turn` cannot be tried again, or None where it can."""
+    if state.current_turn() is not None:
+        return "turn-open"
+    last = state.turns.last_end
+    tried = last is not None and last.turn == turn and TURN_ENDS.kind_of(last.reason) in _RETRYABLE
+    return None if tried else "not-retryable"

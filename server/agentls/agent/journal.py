@@ -36,6 +36,7 @@ class Journal:
         self._now = now
         self._broken = broken
         self._tail: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
 
     @property
     def state(self) -> SessionState:
@@ -63,6 +64,13 @@ class Journal:
         if self._tail is not None:
             await asyncio.shield(self._tail)
 
+    async def until(self, holds: Callable[[SessionState], bool]) -> None:
+        """Wait until the committed state satisfies `holds`; StoreUnavailable when the store fails first."""
+        while not holds(self.session.committed):
+            if self.failure is not None:
+                raise StoreUnavailable(str(self.failure))
+            await self._news.wait()
+
     async def reopen(self) -> None:
         """Go on after a failed commit, once the store takes writes again; StoreUnavailable while it does not."""
         if self._tail is not None:
@@ -85,6 +93,7 @@ class Journal:
             await asyncio.wait([before])
         for fault in self.session.publish(batch):
             logger.error("an observer of the log failed", exc_info=fault)
+        self._tell_news()
         if self.failure is not None:
             # This one was under way when a write beside the log failed: it is in the log, so what rests on it counts.
             self.session.roll_back()
@@ -98,6 +107,12 @@ class Journal:
             self.failure = error
             self.session.roll_back()
             self._broken(error)
+            self._tell_news()
+
+    def _tell_news(self) -> None:
+        """Have everyone who waits for a state look again."""
+        self._news.set()
+        self._news = asyncio.Event()
 
 
 def _retrieve(task: asyncio.Future[None]) -> None:

@@ -1,51 +1,52 @@
-"""Ask the log what is owed, do it, append: the driver of one agent. Model, prompt and log meet only here."""
+"""Ask the log what is owed, do it, append: the driver of one agent. Model, tools, context and log meet only here."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from agentls.agent import fates
-from agentls.agent.agent import Agent, Cancelled, Changed, Content, IfIdle, Page, Refusal, Sent, Target
+from agentls.agent.agent import (
+    Agent,
+)
 from agentls.agent.attempt import Attempt
+from agentls.agent.drawing import Drawing
+from agentls.agent.entering import claim_of, enter_step, reject_step
+from agentls.agent.hooks import Context, Enter, Entry, Hooks, Reject
 from agentls.agent.journal import Journal
-from agentls.agent.pages import older_blocks
 from agentls.agent.prompt import Prompt
-from agentls.agent.request import enter_step, model_request
-from agentls.agent.state import EditorFacts, StoreState, agent_state, inbox_of
-from agentls.agent.view import Drawn, View
-from agentls.core.answer import aborted_results, answered, error_result, failed, interrupted, plan
+from agentls.agent.request import model_request, propose
+from agentls.agent.tool_calls import ToolCalls
+from agentls.core.answer import aborted_results, answered, failed, interrupted
 from agentls.core.assembler import Placed
 from agentls.core.chunks import Usage
 from agentls.core.errors import StoreUnavailable, UserError
 from agentls.core.events import (
-    Discard,
-    Enqueue,
     EventData,
-    Fate,
-    Hold,
-    InboxItem,
-    Mention,
     ModelRef,
+    RequestSent,
+    Retry,
+    RetryStarted,
     StepEnd,
-    ToolCall,
-    TurnCancel,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
 )
-from agentls.core.ids import AgentId, MessageId, volatile_block
-from agentls.core.inbox import content_hash
-from agentls.core.json import JsonValue
-from agentls.core.messages import Message
-from agentls.core.reasons import Aborted, CancelCause, Completed, Failed, Failure, InjectionTrigger, TurnFailed
+from agentls.core.ids import retry_id
+from agentls.core.reasons import (
+    Aborted,
+    Blocked,
+    Completed,
+    Failed,
+    Failure,
+    TurnFailed,
+)
 from agentls.core.repair import repair
-from agentls.core.session import Batch, SessionState
-from agentls.core.sources import MessageSource, UserSource, form_of, is_person
-from agentls.core.transcript import Block, Change, Drop, Put, Transcript
+from agentls.core.session import SessionState
 from agentls.core.turn import (
     AskModel,
+    AwaitRetry,
     EndStep,
     EndTurn,
     EnterStep,
@@ -57,188 +58,96 @@ from agentls.core.turn import (
     settle_cancel,
 )
 from agentls.models.model import Models
-from agentls.store.store import DraftPiece
+from agentls.tools.registry import Registry
+from agentls.tools.tool import ToolContext
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 PROBE_SECONDS = 1.0
 """How often a suspended agent tries whether the store takes writes again."""
-_LOST_STORE = volatile_block(1)
+
+_MISTAKE = Failure("the server made a mistake; its log has the details", "INTERNAL")
 
 
-class LoopAgent(Agent):
-    """An agent whose loop asks its log what is owed; nothing else says what comes next."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an agent works with, the same for all agents of a host."""
+
+    models: Models
+    prompt: Prompt
+    registry: Registry
+    hooks: Hooks
+
+
+class Loop:
+    """Drives one session; nothing but its log says what comes next. It runs while something is owed; `wake` has it look
+    again."""
 
     def __init__(
         self,
-        agent_id: AgentId,
+        agent: Agent,
+        parts: Parts,
         *,
-        view: View,
-        transcript: Transcript,
-        models: Models,
+        journal: Journal,
+        drawing: Drawing,
         default_model: ModelRef,
-        prompt: Prompt,
-        journal: Callable[[LoopAgent], Journal],
+        context: ToolContext,
     ) -> None:
-        self.id = agent_id
-        self.view = view
-        self._transcript = transcript
-        self._models = models
+        """`agent` is what hooks see of it; `context` is what tools may look at."""
+        self._agent = agent
+        self._parts = parts
         self._default_model = default_model
-        self._prompt = prompt
-        self._journal = journal(self)
-        self._journal.session.observe(self._published)
-        self._editors: tuple[EditorFacts, ...] = ()
-        self._store: StoreState = "ok"
-        self._closing = False
-        self._driver: asyncio.Task[None] | None = None
+        self._context = context
+        self._journal = journal
+        self._drawing = drawing
+        self._tools = ToolCalls(journal, parts.registry, parts.hooks, context)
         self._attempt: Attempt | None = None
+        self._driver: asyncio.Task[None] | None = None
         self._recovery: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-        self._asked_about: ModelRef | None = None
-        self._usable = False
-        self._window = 0
-        self._tell_state()
+        self._hooks_at_work: asyncio.Task[Any] | None = None
+        self._interrupt = asyncio.Event()
+        self._stopping_asked = (0, 0)
+        self._closing = False
 
-    async def open(self, events: Sequence[EventData]) -> None:
-        """Append a new session's first events, or a loaded one's repair, before anyone else can."""
-        if events:
-            await self._journal.append(events, durable=True)
+    def wake(self) -> None:
+        """See what is owed, and do it, unless it is being done."""
+        running = self._driver is not None and not self._driver.done()
+        if not running and not isinstance(self._advance(), Rest):
+            self._driver = asyncio.create_task(self._drive(), name=f"agent {self._agent.id}")
 
-    # Input -----------------------------------------------------------------------------------------------------
+    def stop_hooks(self) -> None:
+        """What hooks are asked about has changed: they are asked anew."""
+        task, self._hooks_at_work = self._hooks_at_work, None
+        # A hook that changes what waits stops itself.
+        if task is not None:
+            task.cancel()
 
-    async def send(
-        self,
-        content: Content,
-        *,
-        id: MessageId,
-        target: Target = "next-turn",
-        wakeup: bool = True,
-        source: MessageSource | None = None,
-        contexts: tuple[Mention, ...] = (),
-        meta: JsonValue = None,
-        expected_turn: int | None = None,
-        if_idle: IfIdle = "start",
-    ) -> Sent:
-        injects = target == "next-step" and not wakeup
-        if injects and (source is None or is_person(source)):
-            raise ValueError("an injection needs a source that is not a person")
-        stamped = source or UserSource()
-        hashed = content_hash(content, form_of(stamped))
-        known = fates.repeated(self._state, id, hashed)
-        if isinstance(known, Sent):
-            return await self._repeat(known, content)
-        if known is not None:
-            return _refused(id, content, known)
-        if self._journal.failure is not None:
-            return _refused(id, content, "store-unavailable")
-        if injects:
-            message = Message(id, "user", content, stamped)
-            return await self._accept(id, content, self._injection(message), Fate("injected"))
-        verdict = fates.judge(self._state, target, wakeup=wakeup, expected_turn=expected_turn, if_idle=if_idle)
-        if isinstance(verdict, str):
-            return _refused(id, content, verdict)
-        lane, fate, position = verdict
-        item = InboxItem(id, lane, wakeup, content, stamped, hashed, fate, contexts, expected_turn, meta)
-        return await self._accept(id, content, (Enqueue(item, position),), fate)
+    def stop_work(self) -> None:
+        """Stop whatever the driver waits for; it goes on by what the log says then."""
+        self.stop_hooks()
+        self._tools.stop()
+        self._interrupt.set()
+        if self._attempt is not None:
+            self._attempt.stop()
 
-    def _injection(self, message: Message) -> tuple[EventData, ...]:
-        if self._state.turns.open is not None:
-            return (UserMessage(message),)
-        turn = self._state.turns.last + 1
-        return TurnStart(turn, InjectionTrigger(message.id)), UserMessage(message), TurnEnd(turn, Completed())
-
-    async def _accept(self, message: MessageId, content: Content, events: Sequence[EventData], fate: Fate) -> Sent:
-        try:
-            committed = self._journal.append(events, durable=True)
-            self._wake()
-            await committed
-        except StoreUnavailable:
-            return _refused(message, content, "store-unavailable")
-        return Sent(message, fate.outcome, turn=fate.turn, position=fate.position)
-
-    async def _repeat(self, known: Sent, content: Content) -> Sent:
-        if known.message_id not in self._journal.session.committed.inbox.known:
-            try:
-                await self._journal.settled()
-            except StoreUnavailable:
-                return _refused(known.message_id, content, "store-unavailable")
-        return known
-
-    async def remove(self, message: MessageId) -> Changed:
-        if self._state.inbox.find(message) is None:
-            await self._journal.settled()
-            return Changed("gone", inbox_of(self._state.inbox))
-        await self._journal.append((Discard((message,), "removed"),), durable=True)
-        return Changed("done", inbox_of(self._state.inbox))
-
-    async def resume(self) -> Changed:
-        if self._state.inbox.hold_cause is not None:
-            committed = self._journal.append((Hold(held=False, cause="person"),), durable=True)
-            self._wake()
-            await committed
-        return Changed("done", inbox_of(self._state.inbox))
-
-    async def cancel(self, cause: CancelCause, *, keep_inbox: bool = False, turn: int | None = None) -> Cancelled:
-        open_turn = self._state.turns.open
-        if open_turn is None:
-            await self._journal.settled()
-            return Cancelled("idle", inbox_of(self._state.inbox))
-        if turn is not None and turn != open_turn.turn:
-            return Cancelled("stale", inbox_of(self._state.inbox))
-        if open_turn.cancel is None:
-            stopping = self._journal.append((TurnCancel(open_turn.turn, cause, keep_inbox),), durable=True)
-            self._stop_attempt()
-            self._wake()
-            await stopping
-        await self._until(lambda state: state.turns.open is None or state.turns.open.turn != open_turn.turn)
-        return Cancelled("cancelled", inbox_of(self._state.inbox))
-
-    async def page(self, before: tuple[int, int], limit: int) -> Page:
-        blocks, more = self.view.page(before, limit)
-        missing = limit - len(blocks)
-        if more or not self.view.has_older:
-            return Page(blocks, blocks[0].block.order if more else None)
-        oldest = self.view.oldest or before
-        edge = min(before, oldest)
-        if not missing:
-            return Page(blocks, edge)
-        older, has_more = await older_blocks(self._journal.log, edge, missing)
-        drawn = (*(Drawn(block, 0, len(block.body.encode())) for block in older), *blocks)
-        return Page(drawn, drawn[0].block.order if has_more and drawn else None)
-
-    def set_editors(self, editors: tuple[EditorFacts, ...]) -> None:
-        self._editors = editors
-        self._asked_about = None
-        self._tell_state()
-
-    async def close(self) -> None:
+    async def refuse_steps(self) -> None:
+        """Begin no step any more: the agent is being closed, and what waits is for the next time."""
         self._closing = True
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.wait([self._recovery])
-        try:
-            await self.cancel("disposed", keep_inbox=True)
-        except StoreUnavailable:
-            logger.warning("session %s is closed with events that could not be saved", self.id)
-        self._stop_attempt()
-        if self._driver is not None and not self._driver.done():
-            self._driver.cancel()
-            await asyncio.wait([self._driver])
+        await _ended(self._recovery)
+
+    async def end(self) -> None:
+        """End whatever still runs."""
+        self.stop_work()
+        await _ended(self._driver)
         if self._attempt is not None:
             await self._attempt.stopped()
-        await self._journal.log.close()
 
-    # The driver ------------------------------------------------------------------------------------------------
+    # The driver --------------------------------------------------------------------------------------------------
 
     @property
     def _state(self) -> SessionState:
         return self._journal.state
-
-    def _wake(self) -> None:
-        running = self._driver is not None and not self._driver.done()
-        if not running and not isinstance(self._advance(), Rest):
-            self._driver = asyncio.create_task(self._drive(), name=f"agent {self.id}")
 
     async def _drive(self) -> None:
         while self._journal.failure is None:
@@ -248,36 +157,43 @@ class LoopAgent(Agent):
             except StoreUnavailable:
                 return  # the journal has told us, and the recovery goes on from there
             except Exception:
-                logger.exception("the loop of agent %s failed", self.id)
+                logger.exception("the loop of agent %s failed", self._agent.id)
                 if not await self._give_up():
                     return
 
     async def _step(self) -> bool:
         """Do what is owed; true when nothing is."""
         match self._advance():
+            case EnterStep() if self._closing:
+                return True  # what waits is for the next load
+            case EnterStep() as action:
+                await self._enter(action)
             case AskModel():
-                await self._ask(_open(self._state))
-            case RunTools(calls=calls):
-                await self._journal.append([_unrun(call) for call in calls], durable=False)
+                await self._ask(open_turn(self._state))
+            case AwaitRetry(retry=retry):
+                await self._wait_for(retry)
+            case RunTools():
+                await self._tools.run(open_turn(self._state))
+            case EndTurn():
+                await self._turn_stopping(open_turn(self._state))
             case SettleCancel():
-                await self._settle(_open(self._state))
+                await self._settle(open_turn(self._state))
             case Rest():
                 return True
         return False
 
-    def _advance(self) -> AskModel | RunTools | SettleCancel | Rest:
+    def _advance(self) -> EnterStep | AskModel | AwaitRetry | RunTools | EndTurn | SettleCancel | Rest:
         """Append all that is owed and needs no waiting, and answer what does.
 
-        It runs within one loop step, so that no cancel or send finds a gap between two turns, or between a send and
-        the turn that it starts.
+        It runs within one loop step, so that no cancel or send finds a gap between two turns.
         """
         while True:
             state = self._state
             match state.next_action():
-                case EnterStep() as action:
-                    self._journal.append(enter_step(state, action, self._prompt, self._model_ref()), durable=True)
                 case EndStep(turn, step):
                     self._journal.append((StepEnd(turn, step),), durable=False)
+                case EndTurn(reason=Completed()) as action if self._owes_stopping_hooks():
+                    return action
                 case EndTurn(_, reason, hold):
                     self._journal.append(close_turn(state.turns, state.inbox, reason, hold), durable=True)
                 case action:
@@ -285,9 +201,10 @@ class LoopAgent(Agent):
 
     async def _settle(self, turn: OpenTurn) -> None:
         spent = self._spent(turn) if turn.asking else None
-        answer = interrupted(turn, self._model_ref(), self._shown(turn), spent) if turn.asking else ()
+        answer = interrupted(turn, self._asked_model(), self._shown(turn), spent) if turn.asking else ()
+        results = aborted_results(turn, self._tools.finished)
         end = settle_cancel(self._state.turns, self._state.inbox, spent)
-        await self._close((*answer, *aborted_results(turn), *end), turn)
+        await self._close((*answer, *results, *end), turn)
 
     async def _close(self, closing: Sequence[EventData], turn: OpenTurn) -> None:
         """Append what closes a turn, and in the same loop step what comes next: nothing finds a gap in between."""
@@ -301,45 +218,153 @@ class LoopAgent(Agent):
         that is being stopped just stops."""
         state = self._state
         turn = state.turns.open
-        if self._journal.failure is not None or turn is None:
+        if self._journal.failure is not None:
+            return False
+        entering = state.entering()
+        if entering is not None:
+            await self._journal.append(reject_step(state, entering, TurnFailed(_MISTAKE), "error"), durable=True)
+            return True
+        if turn is None:
             return False
         if turn.cancel is not None:
             await self._settle(turn)
             return True
-        failure = Failure("the server made a mistake; its log has the details", "INTERNAL")
-        closing = repair(state, {turn.answer_id(): self._shown(turn)}, TurnFailed(failure), "error")
-        await self._close(closing, turn)
+        shown = {turn.answer_id(): self._shown(turn)}
+        await self._close(repair(state, shown, TurnFailed(_MISTAKE), "error", self._tools.finished), turn)
         return True
+
+    # Hooks -----------------------------------------------------------------------------------------------------
+
+    async def _enter(self, action: EnterStep) -> None:
+        """Ask whoever has a say before the step begins, then begin it or end the turn. Nothing is claimed before that:
+        when what it would claim changes meanwhile, it begins anew."""
+        verdict = await self._unless_stopped(self._pre_step(action))
+        if verdict is None:
+            return
+        state = self._state
+        if isinstance(verdict, Reject):
+            self._journal.append(reject_step(state, action, Blocked(verdict.reason), "blocked"), durable=True)
+            return
+        proposal = propose(state, self._parts.prompt, self._model_ref(), self._parts.hooks.request)
+        entered = self._journal.append(enter_step(state, action, proposal, verdict.contexts), durable=True)
+        entered.add_done_callback(lambda done: _tell_begun(done, verdict))
+
+    async def _pre_step(self, action: EnterStep) -> Enter | Reject:
+        state = self._state
+        entry = Entry(
+            state=state,
+            turn=action.turn,
+            step=action.step,
+            items=claim_of(state.inbox, action),
+            tools=self._context,
+            attached=tuple(editor.client for editor in self._drawing.editors),
+        )
+        contexts: list[Context] = []
+        begun: list[Callable[[], None]] = []
+        for hook in self._parts.hooks.pre_step:
+            verdict = await hook.pre_step(entry)
+            if isinstance(verdict, Reject):
+                return verdict
+            contexts += verdict.contexts
+            if verdict.begun is not None:
+                begun.append(verdict.begun)
+        return Enter(tuple(contexts), lambda: _call_all(begun))
+
+    def _owes_stopping_hooks(self) -> bool:
+        turn = open_turn(self._state)
+        return bool(self._parts.hooks.turn_stopping) and self._stopping_asked != (turn.turn, turn.step)
+
+    async def _turn_stopping(self, turn: OpenTurn) -> None:
+        async def ask() -> bool:
+            for hook in self._parts.hooks.turn_stopping:
+                await hook.turn_stopping(self._agent, self._state)
+            return True
+
+        if await self._unless_stopped(ask()):
+            self._stopping_asked = turn.turn, turn.step
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What hooks give, or None where `stop_hooks` ended them first. They run in the driver's own task, since nearly
+        always none of them waits."""
+        task = asyncio.current_task()
+        assert task is not None, "the driver is a task"
+        self._hooks_at_work = task
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            if self._hooks_at_work is task:
+                raise  # The driver itself is ended.
+            result = None
+        finally:
+            taken_back = self._hooks_at_work is not task
+            self._hooks_at_work = None
+        if taken_back:
+            task.uncancel()
+            return None
+        return result
 
     # The model -------------------------------------------------------------------------------------------------
 
     def _model_ref(self) -> ModelRef:
+        """The model of the next step."""
         return self._state.model or self._default_model
+
+    def _asked_model(self) -> ModelRef:
+        """The model of the open step; another choice counts from the next one on."""
+        header = self._state.request_header
+        assert header is not None, "a step has its header in the log"
+        return header.model
 
     async def _ask(self, turn: OpenTurn) -> None:
         """Stream one attempt and record what came of it. A cancel ends the stream and leaves what was shown."""
         await self._journal.settled()
-        if _open(self._state).cancel is not None:
+        if open_turn(self._state).cancel is not None:
             return
-        log, draw = self._journal.log, self._draw_drafts
+        log, draw = self._journal.log, self._drawing.drafts
         attempt = self._attempt = Attempt(log, turn.answer_id(), draw=draw, failed=self._journal.break_off)
         try:
-            model = self._models.open(self._model_ref())
+            model = self._parts.models.open(self._asked_model())
         except UserError as error:
             attempt.fail(Failure(str(error), "NO_MODEL"))
         else:
-            await attempt.run(model, model_request(self._state, self._prompt))
-        if self._journal.failure is not None or _open(self._state).cancel is not None:
+            await attempt.run(model, model_request(self._state))
+        if self._journal.failure is not None or open_turn(self._state).cancel is not None:
             return
         finish = attempt.stream.finish
         if isinstance(finish, Failed | Aborted):
             events: Sequence[EventData] = (
-                failed(turn, self._model_ref(), attempt.shown, finish.failure, attempt.stream),
+                failed(turn, self._asked_model(), attempt.shown, finish.failure, attempt.stream),
+                *self._retry(turn, finish.failure),
             )
         else:
-            events = answered(turn, self._model_ref(), attempt.stream)
+            events = answered(turn, self._asked_model(), attempt.stream)
         await self._journal.append(events, durable=False)
         self._forget_drafts(turn)
+
+    def _retry(self, turn: OpenTurn, failure: Failure) -> tuple[Retry, ...]:
+        for hook in self._parts.hooks.request_error:
+            delay = hook.request_error(failure, turn.retries + 1)
+            if delay is not None:
+                name = retry_id(turn.turn, turn.step, turn.attempt)
+                return (Retry(name, turn.turn, turn.step, turn.attempt, delay, failure),)
+        return ()
+
+    async def _wait_for(self, retry: Retry) -> None:
+        """Count down, then send the same request again."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + retry.delay_ms / 1000
+        interrupt = self._interrupt = asyncio.Event()
+        while (left := due - loop.time()) > 0 and not interrupt.is_set():
+            self._drawing.countdown(math.ceil(left * 1000))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left % 1 or 1):
+                    await interrupt.wait()
+        if self._journal.failure is not None or open_turn(self._state).cancel is not None:
+            return
+        turn = open_turn(self._state)
+        started = RetryStarted(retry.retry_id, retry.turn, retry.step, retry.attempt)
+        again = RequestSent(turn.turn, turn.step, turn.attempt + 1, turn.boundary)
+        self._journal.append((started, again), durable=True)
 
     def _shown(self, turn: OpenTurn) -> tuple[Placed, ...]:
         """What a person has seen of the answer to the turn's current request."""
@@ -351,74 +376,19 @@ class LoopAgent(Agent):
         attempt = self._attempt
         return attempt.stream.usage if attempt is not None and attempt.message == turn.answer_id() else None
 
-    def _stop_attempt(self) -> None:
-        if self._attempt is not None:
-            self._attempt.stop()
-
-    def _draw_drafts(self, pieces: Sequence[DraftPiece]) -> None:
-        changes: list[Change] = []
-        for piece in pieces:
-            self._transcript, drawn = self._transcript.draft(piece.message, piece.index, piece.kind, piece.text)
-            changes += drawn
-        self.view.publish(changes)
-
     def _forget_drafts(self, turn: OpenTurn) -> None:
         try:
             self._journal.log.drop_drafts(turn.answer_id())
         except StoreUnavailable:
             # The log holds the finished text, so that a left-over draft is only dead weight until the next load.
-            logger.warning("the drafts of %s in session %s were not removed", turn.answer_id(), self.id)
-
-    # What is told ----------------------------------------------------------------------------------------------
-
-    def _published(self, batch: Batch) -> None:
-        self._tell_news()
-        changes: list[Change] = []
-        for event in batch.events:
-            self._transcript, drawn = self._transcript.apply(event)
-            changes += drawn
-        self.view.publish(changes)
-        self._tell_state()
-
-    def _tell_news(self) -> None:
-        """Have everyone who waits for a state look again."""
-        self._news.set()
-        self._news = asyncio.Event()
-
-    def _tell_state(self) -> None:
-        state = self._journal.session.committed
-        ref = state.model or self._default_model
-        if ref != self._asked_about:
-            self._asked_about, self._usable, self._window = ref, *_facts(self._models, ref)
-        self.view.publish_state(
-            agent_state(
-                self.id,
-                state,
-                model=ref,
-                usable=self._usable,
-                context_window=self._window,
-                context_tokens=state.context_tokens,
-                editors=self._editors,
-                store=self._store,
-            )
-        )
-
-    async def _until(self, holds: Callable[[SessionState], bool]) -> None:
-        """Wait until the committed state satisfies `holds`; StoreUnavailable when the store fails first."""
-        while not holds(self._journal.session.committed):
-            if self._journal.failure is not None:
-                raise StoreUnavailable(str(self._journal.failure))
-            await self._news.wait()
+            logger.warning("the drafts of %s in session %s were not removed", turn.answer_id(), self._agent.id)
 
     # A store that refuses --------------------------------------------------------------------------------------
 
     def suspended(self, error: StoreUnavailable) -> None:
         """Stop everything, say so, and try the store until it takes writes again; the journal calls this once."""
-        self._stop_attempt()
-        self._store = "unavailable"
-        self.view.publish((Put(_store_block(error)),))
-        self._tell_state()
-        self._tell_news()
+        self.stop_work()
+        self._drawing.store_lost(error)
         if not self._closing and (self._recovery is None or self._recovery.done()):
             self._recovery = asyncio.create_task(self._recover(error))
 
@@ -432,7 +402,8 @@ class LoopAgent(Agent):
                 state = self._state
                 turn = state.turns.open
                 shown = {turn.answer_id(): self._shown(turn)} if turn is not None else {}
-                closing = repair(state, shown, TurnFailed(Failure(str(cause), "STORE_UNAVAILABLE")), "error")
+                reason = TurnFailed(Failure(str(cause), "STORE_UNAVAILABLE"))
+                closing = repair(state, shown, reason, "error", self._tools.finished)
                 if closing:
                     await self._journal.append(closing, durable=True)
             except StoreUnavailable:
@@ -440,46 +411,28 @@ class LoopAgent(Agent):
             if turn is not None:
                 self._forget_drafts(turn)
             break
-        self._store = "ok"
-        self.view.publish((Drop(_LOST_STORE),))
-        self._tell_state()
-        self._wake()
+        self._drawing.store_back()
+        self.wake()
 
 
-def _store_block(error: StoreUnavailable) -> Block:
-    return Block(
-        id=_LOST_STORE,
-        order=(2**53 - 1, 0),
-        kind="error",
-        title="The session cannot be saved",
-        summary=str(error),
-        body=f"{error}\n\nWhat you see is kept in memory, and nothing new is taken until it can be saved again.",
-        state="failed",
-        volatile=True,
-    )
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait([task])
 
 
-def _facts(models: Models, ref: ModelRef) -> tuple[bool, int]:
-    """Whether a model is usable, and its context window in tokens (0 where it is not known any more)."""
-    try:
-        return models.usable(ref), models.open(ref).context_window
-    except UserError:
-        return False, 0
-
-
-def _open(state: SessionState) -> OpenTurn:
+def open_turn(state: SessionState) -> OpenTurn:
+    """The open turn, which must be there."""
     turn = state.turns.open
     assert turn is not None, "the action names an open turn"
     return turn
 
 
-def _unrun(call: ToolCall) -> EventData:
-    (planned,) = plan((call,))
-    if planned.arguments is None:
-        text = f'the arguments of "{call.name}" are not a JSON object; send the call again with valid JSON'
-        return error_result(call, "INVALID_ARGS", text)
-    return error_result(call, "UNKNOWN_TOOL", f'there is no tool "{call.name}"; answer without it')
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
-def _refused(message: MessageId, content: Content, reason: Refusal) -> Sent:
-    return Sent(message, "refused", reason=reason, content=content)
+def _tell_begun(entered: asyncio.Future[None], verdict: Enter) -> None:
+    if verdict.begun is not None and not entered.cancelled() and entered.exception() is None:
+        verdict.begun()

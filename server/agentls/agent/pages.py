@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from agentls.core.assembler import Placed
 from agentls.core.blocks import ReasoningBlock, TextBlock
+from agentls.core.bodies import PREVIEW_BYTES
 from agentls.core.events import Event, TurnEnd
 from agentls.core.ids import BlockId, MessageId
 from agentls.core.transcript import Append, Block, Drop, PieceKind, Put, Transcript
@@ -17,9 +18,9 @@ EVENTS_A_BLOCK = 8
 _READ = 64
 
 
-def render(events: Iterable[Event]) -> tuple[Transcript, list[Block]]:
-    """The blocks of `events`, in order, and the fold behind them."""
-    transcript = Transcript()
+def render(events: Iterable[Event], preview_bytes: int | None = PREVIEW_BYTES) -> tuple[Transcript, list[Block]]:
+    """The blocks of `events`, in order, and the fold behind them; bodies are whole where `preview_bytes` is None."""
+    transcript = Transcript(preview_bytes)
     blocks: dict[BlockId, Block] = {}
     for event in events:
         transcript, changes = transcript.apply(event)
@@ -60,6 +61,28 @@ async def older_blocks(log: SessionLog, before: tuple[int, int], limit: int) -> 
         _, blocks = render(events)
         found = [block for block in blocks if block.order < before] + found
     return found[-limit:], len(found) > limit or bool(await log.page(edge, 1))
+
+
+async def whole_block(log: SessionLog, block: Block) -> Block | None:
+    """A drawn block with nothing left out, rendered from the turn that it stands in, as the log has it now; None for
+    one that the log does not hold.
+
+    What was left out may have stood anywhere in the body, so that the whole one does not begin with the preview.
+    """
+    if block.more is None:
+        return block
+    if block.volatile:
+        return None
+    _, blocks = render(await _turn_around(log, block.order[0]), preview_bytes=None)
+    return next((whole for whole in blocks if whole.id == block.id), None)
+
+
+async def _turn_around(log: SessionLog, seq: int) -> tuple[Event, ...]:
+    """The events of the turn that `seq` lies in, as many as there are of one that is open."""
+    before = await log.page(seq + 1, 1)
+    if before and before[-1].seq == seq:
+        return before
+    return await log.read(before[-1].seq + 1 if before else 0, await _turn_end(log, seq))
 
 
 async def _turn_end(log: SessionLog, seq: int) -> int:

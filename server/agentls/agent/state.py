@@ -7,10 +7,12 @@ from typing import Literal
 
 from agentls.core.blocks import text_of
 from agentls.core.chunks import Usage
-from agentls.core.events import HoldCause, Lane, ModelRef
-from agentls.core.ids import AgentId, MessageId
+from agentls.core.events import ApprovalAsked, HoldCause, Lane, ModelRef
+from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.inbox import Inbox, Pending
+from agentls.core.json import digest
 from agentls.core.reasons import TRIGGERS, TURN_ENDS
+from agentls.core.requests import Asked
 from agentls.core.session import SessionState
 from agentls.core.turn import Rest
 
@@ -48,6 +50,17 @@ class WaitingMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """Something that waits for a person; `shown` is the hash to answer with."""
+
+    request_id: RequestId
+    kind: Literal["approval", "question"]
+    block_id: BlockId
+    shown: str
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
 class EditorFacts:
     """An attached client."""
 
@@ -66,6 +79,7 @@ class AgentState:
     last_turn: LastTurn | None
     inbox: tuple[WaitingMessage, ...]
     hold: HoldCause | None
+    requests: tuple[OpenRequest, ...]
     model: ModelRef
     model_usable: bool
     mode: str
@@ -86,6 +100,13 @@ def _waiting(inbox: Inbox, pending: Pending) -> WaitingMessage:
     return WaitingMessage(item.id, item.lane, item.wakeup, inbox.is_held(pending), text_of(item.content))
 
 
+def _request(agent_id: AgentId, asked: Asked) -> OpenRequest:
+    block = BlockId(asked.request_id)
+    if isinstance(asked, ApprovalAsked):
+        return OpenRequest(asked.request_id, "approval", block, asked.shown, agent_id)
+    return OpenRequest(asked.request_id, "question", block, digest(asked.question), agent_id)
+
+
 def agent_state(
     agent_id: AgentId,
     state: SessionState,
@@ -99,6 +120,7 @@ def agent_state(
 ) -> AgentState:
     """The state that the log and what lies beside it give."""
     turn = state.turns.open
+    entering = state.entering() if turn is None else None
     last = state.turns.last_end
     usage = state.usage.plus(turn.usage) if turn else state.usage
     return AgentState(
@@ -107,10 +129,14 @@ def agent_state(
         status=_status(state, store),
         turn=TurnFacts(turn.turn, turn.step, TRIGGERS.kind_of(turn.trigger) or "unknown", turn.started_at)
         if turn
+        # The number of a turn that is about to start is taken; its start is not in the log yet.
+        else TurnFacts(entering.turn, entering.step, "message", state.last_time)
+        if entering
         else None,
         last_turn=LastTurn(last.turn, TURN_ENDS.kind_of(last.reason) or "unknown") if last else None,
         inbox=inbox_of(state.inbox),
         hold=state.inbox.hold_cause if any(map(state.inbox.is_held, state.inbox.pending())) else None,
+        requests=tuple(_request(agent_id, asked) for asked in state.requests.open),
         model=model,
         model_usable=usable,
         mode=state.mode,
@@ -125,7 +151,6 @@ def agent_state(
 def _status(state: SessionState, store: StoreState) -> Status:
     if store == "unavailable":
         return "suspended"
-    turn = state.turns.open
-    if turn is not None:
-        return "waiting" if turn.asked or turn.questions else "running"
+    if state.turns.open is not None:
+        return "waiting" if state.requests.open else "running"
     return "idle" if isinstance(state.next_action(), Rest) else "running"

@@ -46,6 +46,7 @@ def _server(
     server.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible endpoint; needs --model-id")
     server.add_argument("--model-id", metavar="ID", help="the model to ask for at that endpoint")
     server.add_argument("--key-variable", metavar="VAR", help="the environment variable that holds its key")
+    server.add_argument("--max-retries", metavar="N", help="how often a failed request is tried again; 0 is never")
     server.add_argument("--script", metavar="FILE", help="let the scripted model replay this file")
     server.add_argument(
         "--log-level",

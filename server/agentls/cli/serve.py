@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
             model_id=options.model_id,
             key_variable=options.key_variable,
             script=options.script,
+            max_retries=options.max_retries,
         )
         return asyncio.run(_serve(given, where))
     except UserError as error:

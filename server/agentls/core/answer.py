@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentls.core.assembler import BlockAssembler, Placed
@@ -20,12 +20,12 @@ from agentls.core.events import (
     ToolError,
     ToolResult,
 )
-from agentls.core.ids import assistant_message, call
+from agentls.core.ids import CallId, assistant_message, call
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.messages import Message, tool_result
 from agentls.core.reasons import Aborted, Failure, FinishReason, ToolCalls
 from agentls.core.sources import ModelSource
-from agentls.core.turn import OpenTurn
+from agentls.core.turn import OpenCall, OpenTurn
 
 
 def answered(turn: OpenTurn, model: ModelRef, stream: BlockAssembler) -> tuple[EventData, ...]:
@@ -89,14 +89,19 @@ def error_result(tool_call: ToolCall, code: str, text: str) -> ToolResult:
     return ToolResult(tool_call.turn, tool_call.step, tool_call.call_id, message, ToolError(code))
 
 
-def aborted_results(turn: OpenTurn) -> tuple[ToolResult, ...]:
-    """Results for the calls that a cancel left open: started ones may have acted, the others did not."""
-    return tuple(
-        error_result(open_call.call, "ABORTED", "the call was stopped by the person while it ran")
-        if open_call.started
-        else error_result(open_call.call, "ABORTED_BEFORE_DISPATCH", "the turn was stopped before the call started")
-        for open_call in turn.unanswered()
-    )
+_STOPPED = "the turn was stopped while the call ran; it may have taken effect, so look before you repeat it"
+
+
+def aborted_results(turn: OpenTurn, finished: Mapping[CallId, ToolResult]) -> tuple[ToolResult, ...]:
+    """Results for the calls that a cancel left open, in model order: what those that had `finished` gave, else that
+    started ones may have acted and the others did not."""
+    return tuple(finished.get(open_call.call.call_id) or _stopped(open_call) for open_call in turn.unanswered())
+
+
+def _stopped(open_call: OpenCall) -> ToolResult:
+    if open_call.started:
+        return error_result(open_call.call, "ABORTED", _STOPPED)
+    return error_result(open_call.call, "ABORTED_BEFORE_DISPATCH", "the turn was stopped before the call started")
 
 
 def _distinct(placed: Sequence[Placed]) -> tuple[Placed, ...]:

@@ -18,6 +18,8 @@ MESSAGE_ID_MAX = 128
 
 _SERVER_FORMS = re.compile(r"(?:[uc]:.*|r:.*|[apty]\d+\.\d+\.\d+(?:/\d+)?|q\d+\.\d+\.\d+|turn\d+|[ev]\d+)", re.DOTALL)
 
+_PRODUCED = re.compile(r"p\d+\.\d+\.\d+")
+
 
 def is_server_form(text: str) -> bool:
     """Whether `text` looks like an id that only the server mints, so that a client may not use it."""
@@ -34,6 +36,11 @@ def producer_message(turn: int, step: int, n: int) -> MessageId:
     return MessageId(f"p{turn}.{step}.{n}")
 
 
+def is_producer_message(message: MessageId) -> bool:
+    """Whether a producer or a hook of the server made the message."""
+    return _PRODUCED.fullmatch(message) is not None
+
+
 def call(turn: int, step: int, n: int) -> CallId:
     """`t<turn>.<step>.<n>`: the n-th call of a step's answer, from 1; unique whatever the provider sends."""
     return CallId(f"t{turn}.{step}.{n}")
@@ -42,6 +49,16 @@ def call(turn: int, step: int, n: int) -> CallId:
 def result_message(call_id: CallId) -> MessageId:
     """`r:<callId>`: the message that answers a call."""
     return MessageId(f"r:{call_id}")
+
+
+def request(turn: int, step: int, n: int) -> RequestId:
+    """`q<turn>.<step>.<n>`: the n-th approval or question of a step, from 1."""
+    return RequestId(f"q{turn}.{step}.{n}")
+
+
+def retry_id(turn: int, step: int, attempt: int) -> str:
+    """`y<turn>.<step>.<attempt>`: the retry that follows a failed attempt."""
+    return f"y{turn}.{step}.{attempt}"
 
 
 def user_block(message: MessageId) -> BlockId:

@@ -1,7 +1,7 @@
 """Input that no step has taken yet: two FIFOs, the hold over them, and what became of every id.
 
 Conservation: enqueued = dequeued + discarded + pending, and each id leaves exactly once. `Inbox.apply` refuses an
-event that would break it; `check_conservation` proves it from a log alone.
+event that would break it; `invariants.py` proves it from a log alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from agentls.core.events import (
     HoldCause,
     InboxItem,
     Lane,
+    TurnStart,
     Update,
     UserMessage,
 )
 from agentls.core.ids import MessageId, is_server_form
 from agentls.core.json import digest
 from agentls.core.messages import Message
+from agentls.core.reasons import RetryTrigger
 from agentls.core.sources import ContextForm, form_of, is_person
 
 Exit = Literal["pending", "taken", "discarded"]
@@ -41,6 +43,11 @@ def content_hash(content: Sequence[ContentBlock], form: ContextForm | None = Non
     """What makes two sends under one id the same: their content, and the form of an injected one."""
     blocks = [encode(block) for block in content]
     return digest(blocks if form is None else [blocks, encode(form)])
+
+
+def retry_hash(turn: int) -> str:
+    """The same of a retry: which turn it tries again."""
+    return digest({"retry": turn})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +97,13 @@ class Inbox:
         """Pending items that no hold covers, steering first."""
         return tuple(pending for pending in self.pending() if not self.is_held(pending))
 
-    def next_for_turn(self) -> Pending | None:
-        """The message that opens the next turn: the first free one of the queue, once any free one wakes."""
+    def claim_for_turn(self) -> tuple[MessageId, ...]:
+        """The messages that open the next turn, or none: all steering and the first free one of the queue, once there
+        is steering or any free one wakes."""
         free = [pending for pending in self.queued if not self.is_held(pending)]
-        return free[0] if any(pending.item.wakeup for pending in free) else None
+        if not self.steering and not any(pending.item.wakeup for pending in free):
+            return ()
+        return tuple(pending.item.id for pending in (*self.steering, *free[:1]))
 
     # The fold --------------------------------------------------------------------------------------------------
 
@@ -110,10 +120,12 @@ class Inbox:
                 return self._update(event.data)
             case Hold(held, cause, before):
                 return self._hold(held, cause, event.seq if before is None else before)
+            case TurnStart(_, RetryTrigger(turn, message)) if message is not None:
+                return self._retried(message, event.data.turn, turn)
             case UserMessage(message) if not is_person(message.source) and not is_server_form(message.id):
                 return self._entered(message)
             case EndSeed():
-                return Inbox()
+                return self._end_seed()
         return self
 
     def _enqueue(self, item: InboxItem, position: int | None, seq: int) -> Inbox:
@@ -169,6 +181,13 @@ class Inbox:
             queued=tuple(replace(pending, released=False) for pending in self.queued),
         )
 
+    def _end_seed(self) -> Inbox:
+        """Empty, and what waited is unknown; what a copied turn took stays known, since history holds it."""
+        known = self.known
+        for pending in self.pending():
+            known = known.delete(pending.item.id)
+        return Inbox(known=known)
+
     def _entered(self, message: Message) -> Inbox:
         """A message of no person in history: an injection, or one that was claimed."""
         known = self.known.get(message.id)
@@ -179,44 +198,14 @@ class Inbox:
             raise LogicError(f'message "{message.id}" was accepted before')
         return self
 
+    def _retried(self, message: MessageId, turn: int, of: int) -> Inbox:
+        """The receipt of a retry, which is no message: only its id is remembered."""
+        if message in self.known:
+            raise LogicError(f'message "{message}" was accepted before')
+        return replace(self, known=self.known.set(message, Known(Fate("started", turn), retry_hash(of), "taken")))
+
     def _lane(self, lane: Lane) -> tuple[Pending, ...]:
         return self.queued if lane == "queued" else self.steering
 
     def _with(self, lane: Lane, items: tuple[Pending, ...]) -> Inbox:
         return replace(self, queued=items) if lane == "queued" else replace(self, steering=items)
-
-
-def check_conservation(events: Iterable[Event]) -> None:
-    """LogicError when a log's inbox events do not add up: an id that leaves twice, or without having come.
-
-    Written against the events alone, apart from the fold, so that it also judges the fold. A seed's pending items
-    leave at `session/end-seed`.
-    """
-    pending: set[MessageId] = set()
-    left: set[MessageId] = set()
-    enqueued = dequeued = discarded = 0
-    for event in events:
-        ids: tuple[MessageId, ...] = ()
-        match event.data:
-            case Enqueue(item):
-                if item.id in pending or item.id in left:
-                    raise LogicError(f'seq {event.seq}: message "{item.id}" was enqueued twice')
-                pending.add(item.id)
-                enqueued += 1
-            case Dequeue(message):
-                ids = (message,)
-                dequeued += 1
-            case Discard(several):
-                ids = several
-                discarded += len(several)
-            case EndSeed():
-                discarded += len(pending)
-                pending.clear()
-                left.clear()
-        for message in ids:
-            if message not in pending:
-                raise LogicError(f'seq {event.seq}: message "{message}" leaves but is not pending')
-            pending.remove(message)
-            left.add(message)
-    if enqueued != dequeued + discarded + len(pending):
-        raise LogicError(f"{enqueued} enqueued, but {dequeued} + {discarded} left and {len(pending)} wait")

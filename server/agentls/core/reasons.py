@@ -116,9 +116,10 @@ class InjectionTrigger(TurnTrigger):
 @TRIGGERS.register("retry")
 @dataclass(frozen=True, slots=True)
 class RetryTrigger(TurnTrigger):
-    """A person asked to try turn `turn` again."""
+    """A person asked to try turn `turn` again; `id` is that of the asking, so that a repeated one is known."""
 
     turn: int
+    id: MessageId | None = None
 
 
 # Turn ends -----------------------------------------------------------------------------------------------------

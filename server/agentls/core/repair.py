@@ -6,20 +6,11 @@ from collections.abc import Mapping
 
 from agentls.core.answer import error_result, interrupted
 from agentls.core.assembler import Placed
-from agentls.core.events import (
-    ApprovalDecided,
-    EventData,
-    Hold,
-    HoldCause,
-    QuestionAnswered,
-    StepEnd,
-    ToolResult,
-    TurnEnd,
-)
-from agentls.core.ids import MessageId
+from agentls.core.events import EventData, Hold, HoldCause, StepEnd, ToolResult, TurnEnd
+from agentls.core.ids import CallId, MessageId
 from agentls.core.reasons import Interrupted, TurnEndReason
 from agentls.core.session import SessionState
-from agentls.core.turn import OpenTurn, steering_to_queue
+from agentls.core.turn import OpenCall, OpenTurn, steering_to_queue
 
 INTERRUPTED = Interrupted()
 
@@ -35,19 +26,19 @@ def repair(
     shown: Mapping[MessageId, tuple[Placed, ...]],
     reason: TurnEndReason = INTERRUPTED,
     hold: HoldCause = "interrupted",
+    finished: Mapping[CallId, ToolResult] | None = None,
 ) -> tuple[EventData, ...]:
     """The closing batch of an unclosed log; empty for a closed one, so that loading twice adds nothing.
 
     `shown` holds the text in flight of unfinished answers, by message. A live agent whose store or loop failed is
-    closed the same way, for another reason.
+    closed the same way, for another reason, and with the results of calls that had `finished` by then.
     """
     turn = state.turns.open
     closing: list[EventData] = []
     if turn is not None:
         closing += _answer(turn, state, shown)
-        closing += _results(turn)
-        closing += [ApprovalDecided(request, "cancelled") for request in turn.asked]
-        closing += [QuestionAnswered(request, cancelled=True) for request in turn.questions]
+        closing += _results(turn, finished or {})
+        closing += state.requests.cancelled()
         if turn.step_open:
             closing.append(StepEnd(turn.turn, turn.step))
     closing += steering_to_queue(state.inbox)
@@ -66,10 +57,11 @@ def _answer(
     return interrupted(turn, state.request_header.model, shown.get(turn.answer_id(), ()))
 
 
-def _results(turn: OpenTurn) -> list[ToolResult]:
-    return [
-        error_result(open_call.call, "TOOL_OUTCOME_UNKNOWN", _UNKNOWN)
-        if open_call.started
-        else error_result(open_call.call, "TOOL_NOT_STARTED", _NOT_STARTED)
-        for open_call in turn.unanswered()
-    ]
+def _results(turn: OpenTurn, finished: Mapping[CallId, ToolResult]) -> list[ToolResult]:
+    return [finished.get(open_call.call.call_id) or _unfinished(open_call) for open_call in turn.unanswered()]
+
+
+def _unfinished(open_call: OpenCall) -> ToolResult:
+    if open_call.started:
+        return error_result(open_call.call, "TOOL_OUTCOME_UNKNOWN", _UNKNOWN)
+    return error_result(open_call.call, "TOOL_NOT_STARTED", _NOT_STARTED)

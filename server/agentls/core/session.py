@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentls.core.chunks import NO_USAGE, Usage
+from agentls.core.contexts import Contexts
 from agentls.core.errors import LogicError
 from agentls.core.events import (
     AgentConfig,
     AssistantMessage,
+    EndSeed,
     Event,
     EventData,
     ModelRef,
@@ -24,7 +26,8 @@ from agentls.core.events import (
 )
 from agentls.core.history import History
 from agentls.core.inbox import Inbox
-from agentls.core.turn import Action, Turns, next_action
+from agentls.core.requests import Requests
+from agentls.core.turn import Action, EnterStep, Turns, next_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class SessionState:
     inbox: Inbox = field(default_factory=Inbox)
     turns: Turns = field(default_factory=Turns)
     history: History = field(default_factory=History)
+    requests: Requests = field(default_factory=Requests)
+    contexts: Contexts = field(default_factory=Contexts)
     request_header: RequestHeader | None = None
     model: ModelRef | None = None
     mode: str = "ask"
@@ -55,6 +60,8 @@ class SessionState:
             inbox=self.inbox.apply(event),
             turns=self.turns.apply(event),
             history=self.history.apply(event),
+            requests=self.requests.apply(event),
+            contexts=self.contexts.apply(event),
         )
         match event.data:
             case RequestHeader():
@@ -67,6 +74,9 @@ class SessionState:
                 return replace(state, usage=self.usage.plus(usage))
             case AssistantMessage(usage=usage) if usage is not None:
                 return replace(state, context_tokens=usage.total())
+            case EndSeed():
+                # What the parent has spent is on its own account.
+                return replace(state, usage=NO_USAGE)
         return state
 
     def apply_all(self, events: Iterable[Event]) -> SessionState:
@@ -79,6 +89,18 @@ class SessionState:
     def next_action(self) -> Action:
         """What the session owes next."""
         return next_action(self.turns, self.inbox)
+
+    def entering(self) -> EnterStep | None:
+        """The step that is about to begin, if one is; its messages are claimed only when it does."""
+        action = self.next_action()
+        return action if isinstance(action, EnterStep) else None
+
+    def current_turn(self) -> int | None:
+        """The number of the open turn, or of the one that is about to start."""
+        if self.turns.open is not None:
+            return self.turns.open.turn
+        action = self.entering()
+        return action.turn if action is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,10 +162,11 @@ class UserSource(MessageSource):
 @SOURCES.register("plugin")
 @dataclass(frozen=True, slots=True)
 class PluginSource(MessageSource):
-    """A producer wrote it; `plugin` is its name."""
+    """A producer wrote it; `plugin` is its name, `mark` what ends its frame (frames.py)."""
 
     plugin: str
     context: ContextForm
+    mark: str = ""
 
 
 @SOURCES.register("model")
@@ -189,17 +190,20 @@ class ToolSource(MessageSource):
 @SOURCES.register("agent-instructions")
 @dataclass(frozen=True, slots=True)
 class InstructionsSource(MessageSource):
-    """The workspace's instruction files."""
+    """The workspace's instruction files; `mark` ends its frame."""
 
     context: ContextForm
+    mark: str = ""
 
 
 @SOURCES.register("hook")
 @dataclass(frozen=True, slots=True)
 class HookSource(MessageSource):
-    """Whatever an external program printed; it has no form by design, since no shape can be promised."""
+    """Whatever an external program printed; it has no form by design, since no shape can be promised. `mark` ends its
+    frame."""
 
     hook: str
+    mark: str = ""
 
 
 def is_person(source: MessageSource) -> bool:

@@ -2,37 +2,32 @@
 
 The fold keeps only what later events need; the blocks themselves are the caller's. `apply` and `draft` answer with
 changes in the order in which they are to be drawn. It may start at any turn's first event, so that an old page is
-rendered from its own events alone.
+rendered from its own events alone. What each row looks like is in rows.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
-from agentls.core import ids
-from agentls.core.advice import advice, headline
+from agentls.core import ids, rows
 from agentls.core.blocks import ReasoningBlock, TextBlock, ToolResultBlock
-from agentls.core.bodies import (
-    ARGUMENTS_BYTES,
-    Body,
-    arguments_body,
-    context_body,
-    person_body,
-    plain_text,
-    result_body,
-)
-from agentls.core.chunks import Usage
+from agentls.core.bodies import PREVIEW_BYTES
 from agentls.core.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantAttempt,
     AssistantMessage,
-    CutCall,
     Discard,
     Enqueue,
     Event,
     Lane,
+    QuestionAnswered,
+    QuestionAsked,
     RequestSent,
+    Retry,
+    RetryStarted,
     StepStart,
     ToolCall,
     ToolResult,
@@ -41,73 +36,21 @@ from agentls.core.events import (
     Update,
     UserMessage,
 )
-from agentls.core.ids import BlockId, CallId, MessageId
+from agentls.core.ids import BlockId, CallId, MessageId, RequestId
 from agentls.core.messages import Message
-from agentls.core.reasons import (
-    FINISHES,
-    TURN_ENDS,
-    Blocked,
-    Completed,
-    Failure,
-    FinishReason,
-    InjectionTrigger,
-    Interrupted,
-    OutputLimit,
-    TurnAborted,
-    TurnFailed,
-)
-from agentls.core.sources import (
-    FORMS,
-    Notice,
-    form_of,
-    is_person,
-    producer_of,
-)
-from agentls.core.visible import fenced, one_line, preview, visible
+from agentls.core.reasons import FINISHES, FinishReason, InjectionTrigger, TurnFailed
+from agentls.core.rows import Block, BlockKind, BlockState, CallFacts, CallState
+from agentls.core.sources import ModelSource, is_person
+from agentls.core.visible import visible
 
-BlockKind = Literal[
-    "user", "assistant", "reasoning", "tool", "approval", "question", "context", "plan", "todo", "retry",
-    "compaction", "error", "turn-end",
+__all__ = [
+    "Append", "Block", "BlockKind", "BlockState", "CallFacts", "CallState", "Change", "Drop", "PieceKind", "Put",
+    "Transcript",
 ]  # fmt: skip
-BlockState = Literal["streaming", "done", "failed", "interrupted", "rewound"]
+
 PieceKind = Literal["text", "reasoning"]
-CallState = Literal["running", "done", "failed", "denied", "not-run"]
-
-
-@dataclass(frozen=True, slots=True)
-class CallFacts:
-    """What a tool block tells a client about its call."""
-
-    name: str
-    arguments: str
-    state: CallState
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One row of the transcript. `order` says where it stands, `body` is CommonMark, `title` and `summary` one plain
-    line each, `more` the UTF-8 bytes of the body that were left out."""
-
-    id: BlockId
-    order: tuple[int, int]
-    kind: BlockKind
-    title: str
-    body: str = ""
-    state: BlockState = "done"
-    collapsed: bool = False
-    seq: int | None = None
-    turn: int | None = None
-    step: int | None = None
-    role: Literal["user", "assistant"] | None = None
-    summary: str | None = None
-    more: int | None = None
-    form: str | None = None
-    producer: str | None = None
-    call: CallFacts | None = None
-    finish: str | None = None
-    reason: str | None = None
-    usage: Usage | None = None
-    volatile: bool = False
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +87,57 @@ class _Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
-    """The fold's state: where in the log it is and what is still open."""
+class _Request:
+    """An open request and its row; `tool` is the name of the call that it belongs to."""
 
+    row: Block
+    asked: ApprovalAsked | QuestionAsked
+    tool: str = ""
+
+    def closed(self, by: ApprovalDecided | QuestionAnswered) -> Block:
+        """The row once it is answered or closed."""
+        match self.asked, by:
+            case ApprovalAsked(), ApprovalDecided():
+                return rows.decided_row(self.row, self.asked, self.tool, by)
+            case QuestionAsked(), QuestionAnswered():
+                return rows.answered_row(self.row, self.asked, by)
+        raise AssertionError("an approval is decided and a question answered")
+
+    def unanswered(self) -> Block:
+        """The row once its turn has ended without an answer."""
+        request = self.asked.request_id
+        if isinstance(self.asked, ApprovalAsked):
+            return self.closed(ApprovalDecided(request, "cancelled"))
+        return self.closed(QuestionAnswered(request, cancelled=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A retry that waits, and its row."""
+
+    row: Block
+    retry: Retry
+    provider: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The fold's state: where in the log it is and what is still open. `provider` is that of the last failed attempt,
+    and `asked` counts the requests of each call. `preview_bytes` bounds the bodies of tools and contexts; with None
+    they are whole."""
+
+    preview_bytes: int | None = PREVIEW_BYTES
     turn: int | None = None
     step: int | None = None
     injection: bool = False
     request_seq: int = 0
+    provider: str | None = None
     lanes: Mapping[MessageId, Lane] = field(default_factory=dict)
     flights: Mapping[BlockId, _Flight] = field(default_factory=dict)
     calls: Mapping[CallId, Block] = field(default_factory=dict)
+    asked: Mapping[CallId, int] = field(default_factory=dict)
+    requests: Mapping[RequestId, _Request] = field(default_factory=dict)
+    wait: _Wait | None = None
 
     # From the log ----------------------------------------------------------------------------------------------
 
@@ -167,40 +151,57 @@ class Transcript:
             case Discard(gone):
                 return replace(self, lanes={known: lane for known, lane in self.lanes.items() if known not in gone}), ()
             case TurnStart(turn, trigger):
-                return replace(self, turn=turn, step=None, injection=isinstance(trigger, InjectionTrigger)), ()
+                injection = isinstance(trigger, InjectionTrigger)
+                return replace(self, turn=turn, step=None, injection=injection, provider=None), ()
             case StepStart(_, step):
                 return replace(self, step=step), ()
             case RequestSent():
-                return replace(self, request_seq=event.seq), ()
+                return replace(self, request_seq=event.seq, provider=None), ()
             case UserMessage(message):
                 return self._message(message, event.seq)
             case AssistantMessage():
                 return self._answer(event.data, event.seq)
             case AssistantAttempt():
                 return self._attempt(event.data, event.seq)
+            case Retry():
+                return self._retry(event.data, event.seq)
+            case RetryStarted(retry_id):
+                return self._retried(retry_id)
             case ToolCall():
                 return self._call(event.data, event.seq)
+            case ApprovalAsked() | QuestionAsked():
+                return self._ask(event.data, event.seq)
+            case ApprovalDecided() | QuestionAnswered():
+                return self._close(event.data)
             case ToolResult():
-                return self._result(event.data, event.seq)
+                return self._result(event.data)
             case TurnEnd():
                 return self._end(event.data, event.seq)
         return self, ()
 
+    def _placed(self, row: Block) -> Block:
+        """A row that says which turn and step it belongs to."""
+        return replace(row, turn=self.turn, step=self.step)
+
     def _message(self, message: Message, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
         lane = self.lanes.get(message.id, "queued")
-        lanes = {known: lane for known, lane in self.lanes.items() if known != message.id}
-        render = _person if is_person(message.source) else _context
-        block = render(message, lane, seq)
-        return replace(self, lanes=lanes), (Put(replace(block, turn=self.turn, step=self.step)),)
+        row = (
+            rows.person_row(message, lane, seq)
+            if is_person(message.source)
+            else rows.context_row(message, seq, self.preview_bytes)
+        )
+        return replace(self, lanes=_without(self.lanes, message.id)), (Put(self._placed(row)),)
 
     def _answer(self, answer: AssistantMessage, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
         state: BlockState = "interrupted" if answer.interrupted else "done"
         changes = self._settle(answer.message, seq, state, answer.finish)
-        changes += tuple(Put(self._cut(cut, seq)) for cut in answer.cut)
-        return replace(self, flights={}), changes
+        cut = (rows.cut_row(cut, seq, self.request_seq, self.preview_bytes) for cut in answer.cut)
+        return replace(self, flights={}), (*changes, *(Put(self._placed(row)) for row in cut))
 
     def _attempt(self, attempt: AssistantAttempt, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        return replace(self, flights={}), self._settle(attempt.shown, seq, "failed", None)
+        source = attempt.shown.source
+        provider = source.provider if isinstance(source, ModelSource) else None
+        return replace(self, flights={}, provider=provider), self._settle(attempt.shown, seq, "failed", None)
 
     def _settle(self, message: Message, seq: int, state: BlockState, finish: FinishReason | None) -> tuple[Change, ...]:
         """The finished blocks of a message, and the drop of those in flight that it does not hold."""
@@ -218,105 +219,67 @@ class Transcript:
         return (*changes, *map(Drop, lost))
 
     def _piece(self, message: MessageId, index: int, content: TextBlock | ReasoningBlock, state: BlockState) -> Block:
-        reasoning = isinstance(content, ReasoningBlock)
-        block = Block(
-            id=ids.answer_block(message, index),
-            order=(self.request_seq, index),
-            kind="reasoning" if reasoning else "assistant",
-            title="Reasoning" if reasoning else "Assistant",
-            body=visible(content.text),
-            state=state,
-            collapsed=reasoning,
-            turn=self.turn,
-            step=self.step,
-            role="assistant",
-        )
-        # A summary is made of the whole text, so that a block in flight has none.
-        finished = reasoning and state != "streaming"
-        return replace(block, summary=one_line(content.text)) if finished else block
+        return self._placed(rows.piece_row(message, index, content, state, self.request_seq))
 
-    def _cut(self, cut: CutCall, seq: int) -> Block:
-        body = arguments_body(cut.arguments)
-        return Block(
-            id=ids.call_block(cut.call_id),
-            order=(self.request_seq, cut.index),
-            kind="tool",
-            title=one_line(cut.name),
-            body=f"{body.text}\n\nThe output limit cut the answer here, so this call was not run.",
-            more=body.more or None,
-            state="failed",
-            collapsed=True,
-            seq=seq,
-            turn=self.turn,
-            step=self.step,
-            summary="not run: the answer was cut at the output limit",
-            call=_facts(cut.name, cut.arguments, "not-run"),
-        )
+    def _retry(self, retry: Retry, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
+        row = self._placed(rows.retry_row(retry, self.provider, seq))
+        return replace(self, wait=_Wait(row, retry, self.provider)), (Put(row),)
+
+    def _retried(self, retry_id: str) -> tuple[Transcript, tuple[Change, ...]]:
+        wait = self.wait
+        if wait is None or wait.retry.retry_id != retry_id:
+            return self, ()
+        return replace(self, wait=None), (Put(rows.retried_row(wait.row, wait.retry, wait.provider, started=True)),)
 
     def _call(self, call: ToolCall, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        body = arguments_body(call.arguments)
-        block = Block(
-            id=ids.call_block(call.call_id),
-            order=(seq, 0),
-            kind="tool",
-            title=one_line(call.name) or "(no name)",
-            body=body.text,
-            more=body.more or None,
-            state="streaming",
-            collapsed=True,
-            seq=seq,
-            turn=self.turn,
-            step=self.step,
-            summary=one_line(call.arguments),
-            call=_facts(call.name, call.arguments, "running"),
-        )
-        return replace(self, calls={**self.calls, call.call_id: block}), (Put(block),)
+        row = self._placed(rows.call_row(call, seq, self.preview_bytes))
+        return replace(self, calls={**self.calls, call.call_id: row}), (Put(row),)
 
-    def _result(self, result: ToolResult, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        block = self.calls.get(result.call_id)
-        if block is None or block.call is None:
+    def _result(self, result: ToolResult) -> tuple[Transcript, tuple[Change, ...]]:
+        row = self.calls.get(result.call_id)
+        if row is None:
             return self, ()
         content = tuple(
             inner for outer in result.message.content if isinstance(outer, ToolResultBlock) for inner in outer.content
         )
-        body = result_body(Body(block.body, block.more or 0), content)
-        state: CallState = "done" if result.error is None else _call_state(result.error.code)
-        done = replace(
-            block,
-            body=body.text,
-            more=body.more or None,
-            state="done" if result.error is None else "failed",
-            summary=one_line(plain_text(content)) if result.error is not None else block.summary,
-            call=replace(block.call, state=state),
-        )
-        return replace(self, calls={call: b for call, b in self.calls.items() if call != result.call_id}), (Put(done),)
+        error = result.error.code if result.error is not None else None
+        done = rows.result_row(row, content, error, self.preview_bytes)
+        return replace(self, calls=_without(self.calls, result.call_id)), (Put(done),)
+
+    def _ask(self, asked: ApprovalAsked | QuestionAsked, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
+        """A request stands behind the call that it belongs to, after those that came before it."""
+        call = self.calls.get(asked.call_id) if asked.call_id is not None else None
+        order, counts, tool = (seq, 0), self.asked, "a call"
+        if asked.call_id is not None and call is not None:
+            earlier = self.asked.get(asked.call_id, 0)
+            order, counts, tool = (call.order[0], 1 + earlier), {**self.asked, asked.call_id: earlier + 1}, call.title
+        if isinstance(asked, ApprovalAsked):
+            row = self._placed(rows.approval_row(asked, tool, order, seq))
+        else:
+            row = self._placed(rows.question_row(asked, order, seq))
+        requests = {**self.requests, asked.request_id: _Request(row, asked, tool)}
+        return replace(self, asked=counts, requests=requests), (Put(row),)
+
+    def _close(self, closed: ApprovalDecided | QuestionAnswered) -> tuple[Transcript, tuple[Change, ...]]:
+        request = self.requests.get(closed.request_id)
+        if request is None:
+            return self, ()
+        return replace(self, requests=_without(self.requests, closed.request_id)), (Put(request.closed(closed)),)
 
     def _end(self, end: TurnEnd, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        state = replace(self, turn=None, step=None, injection=False, flights={}, calls={})
+        state = Transcript(self.preview_bytes, request_seq=self.request_seq, lanes=self.lanes)
         if self.injection:
             return state, ()
-        lost = tuple(Drop(block) for block, flight in self.flights.items() if flight.shown)
-        row = Block(
-            id=ids.turn_end_block(end.turn),
-            order=(seq, 1),
-            kind="turn-end",
-            title=_end_title(end),
-            seq=seq,
-            turn=end.turn,
-            collapsed=True,
-            reason=TURN_ENDS.kind_of(end.reason) or "unknown",
-            usage=end.usage,
-            state="interrupted" if isinstance(end.reason, TurnAborted | Interrupted) else "done",
-        )
+        changes: list[Change] = [Drop(block) for block, flight in self.flights.items() if flight.shown]
+        changes += [Put(request.unanswered()) for request in self.requests.values()]
+        if self.wait is not None:
+            changes.append(Put(rows.retried_row(self.wait.row, self.wait.retry, self.wait.provider, started=False)))
         if isinstance(end.reason, TurnFailed):
-            return state, (
-                *lost,
-                Put(failure_block(end.reason.failure, seq, end.turn)),
-                Put(replace(row, state="failed")),
-            )
-        return state, (*lost, Put(row))
+            changes.append(Put(replace(rows.failure_row(end.reason.failure, self.provider, seq), turn=end.turn)))
+        changes.append(Put(replace(rows.end_row(end, self.provider, seq), turn=end.turn)))
+        return state, tuple(changes)
 
-    # From the text in flight -----------------------------------------------------------------------------------
+    # From the text in flight, and from the clock ---------------------------------------------------------------
 
     def draft(
         self, message: MessageId, index: int, kind: PieceKind, text: str
@@ -335,95 +298,13 @@ class Transcript:
     def _fly(self, block: BlockId, flight: _Flight) -> Transcript:
         return replace(self, flights={**self.flights, block: flight})
 
-
-def failure_block(failure: Failure, seq: int, turn: int | None) -> Block:
-    """A failure as a row: what went wrong, what to do, and the provider's own words."""
-    facts = [f"code `{failure.code}`"]
-    if failure.status is not None:
-        facts.append(f"HTTP {failure.status}")
-    if failure.request_id:
-        facts.append(f"request `{visible(failure.request_id)}`")
-    return Block(
-        id=ids.error_block(seq),
-        order=(seq, 0),
-        kind="error",
-        title=headline(failure),
-        summary=one_line(failure.message),
-        body=f"{advice(failure)}\n\n{fenced(visible(failure.message))}\n\n{', '.join(facts)}",
-        state="failed",
-        seq=seq,
-        turn=turn,
-    )
+    def countdown(self, left_ms: int) -> tuple[Change, ...]:
+        """What is drawn anew when the retry that waits begins in `left_ms` milliseconds; nothing where none waits."""
+        wait = self.wait
+        if wait is None:
+            return ()
+        return (Put(replace(wait.row, title=rows.waiting_title(wait.retry, wait.provider, left_ms))),)
 
 
-# Rows ----------------------------------------------------------------------------------------------------------
-
-
-def _person(message: Message, lane: Lane, seq: int) -> Block:
-    return Block(
-        id=ids.user_block(message.id),
-        order=(seq, 0),
-        kind="user",
-        title="Steering" if lane == "steering" else "You",
-        body=person_body(message.content),
-        seq=seq,
-        role="user",
-    )
-
-
-_FORM_TITLES = {
-    "instructions": "Instructions",
-    "catalog": "Catalog",
-    "snapshot": "Snapshot",
-    "notice": "Notice",
-    "relay": "Relay",
-    "recall": "Recall",
-}
-
-
-def _context(message: Message, _: Lane, seq: int) -> Block:
-    form = form_of(message.source)
-    name = FORMS.kind_of(form) if form is not None else None
-    body = context_body(message)
-    return Block(
-        id=ids.context_block(message.id),
-        order=(seq, 0),
-        kind="context",
-        title=_FORM_TITLES.get(name or "", "Context"),
-        summary=one_line(form.summary) if isinstance(form, Notice) else None,
-        body=body.text,
-        more=body.more or None,
-        collapsed=True,
-        seq=seq,
-        role="user",
-        form=name or "opaque",
-        producer=one_line(producer_of(message.source)),
-    )
-
-
-def _facts(name: str, arguments: str, state: CallState) -> CallFacts:
-    shown, _ = preview(visible(arguments), ARGUMENTS_BYTES)
-    return CallFacts(one_line(name), shown, state)
-
-
-def _call_state(code: str) -> CallState:
-    if code in ("ABORTED_BEFORE_DISPATCH", "TOOL_NOT_STARTED", "INVALID_ARGS", "UNKNOWN_TOOL"):
-        return "not-run"
-    return "denied" if code == "DENIED" else "failed"
-
-
-def _end_title(end: TurnEnd) -> str:
-    match end.reason:
-        case Completed():
-            return f"Turn {end.turn} completed"
-        case TurnAborted(cause):
-            return f"Turn {end.turn} stopped" + ("" if cause == "user" else f" ({cause})")
-        case Blocked(reason):
-            return one_line(f"Turn {end.turn} blocked: {reason}")
-        case TurnFailed(failure):
-            return f"Turn {end.turn} failed: {headline(failure)}"
-        case OutputLimit():
-            return f"Turn {end.turn} reached the output limit"
-        case Interrupted():
-            return f"Turn {end.turn} was interrupted: the server stopped"
-    return f"Turn {end.turn} ended"
+def _without(known: Mapping[_K, _V], gone: _K) -> Mapping[_K, _V]:
+    return {key: value for key, value in known.items() if key != gone}

@@ -8,8 +8,6 @@ from typing import TypeAlias
 from agentls.core.chunks import NO_USAGE, Usage
 from agentls.core.errors import LogicError
 from agentls.core.events import (
-    ApprovalAsked,
-    ApprovalDecided,
     AssistantAttempt,
     AssistantMessage,
     Dequeue,
@@ -18,9 +16,8 @@ from agentls.core.events import (
     EventData,
     Hold,
     HoldCause,
-    QuestionAnswered,
-    QuestionAsked,
     RequestSent,
+    Retry,
     RetryStarted,
     StepEnd,
     StepStart,
@@ -31,8 +28,9 @@ from agentls.core.events import (
     TurnEnd,
     TurnStart,
     Update,
+    UserMessage,
 )
-from agentls.core.ids import CallId, MessageId, RequestId, assistant_message
+from agentls.core.ids import CallId, MessageId, assistant_message, is_producer_message
 from agentls.core.inbox import Inbox
 from agentls.core.reasons import (
     Completed,
@@ -60,7 +58,9 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """The turn that runs. `step` is 0 before its first; `attempt` is the request in flight or the last one."""
+    """The turn that runs. `step` is 0 before its first; `attempt` is the request in flight or the last one, `boundary`
+    what the step's first one was built from; `retry` is the wait before the next one and `retries` how many there were
+    in this step; `produced` counts the messages that producers and hooks added to it."""
 
     turn: int
     trigger: TurnTrigger
@@ -69,14 +69,16 @@ class OpenTurn:
     step_open: bool = False
     attempt: int = 0
     request_seq: int = 0
+    boundary: int = 0
     asking: bool = False
     calls: tuple[OpenCall, ...] = ()
     failure: Failure | None = None
+    retry: Retry | None = None
+    retries: int = 0
+    produced: int = 0
     limited: bool = False
     cancel: TurnCancel | None = None
     cancel_seq: int = 0
-    asked: tuple[RequestId, ...] = ()
-    questions: tuple[RequestId, ...] = ()
     usage: Usage = NO_USAGE
 
     def answer_id(self) -> MessageId:
@@ -90,7 +92,8 @@ class OpenTurn:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The fold: the number of the last turn (they count from 1), the open one, and how the last one ended.
+    """The fold: the number of the last turn (they count from 1), the open one, and how the last one ended. `early` is
+    the cancel of a turn that was about to start, with its seq.
 
     It refuses what no log of ours holds: a second open turn, a wrong number, a result without its call.
     """
@@ -98,6 +101,7 @@ class Turns:
     last: int = 0
     open: OpenTurn | None = None
     last_end: TurnEnd | None = None
+    early: tuple[TurnCancel, int] | None = None
 
     def apply(self, event: Event) -> Turns:
         """The state after `event`."""
@@ -105,7 +109,10 @@ class Turns:
         if isinstance(data, TurnStart):
             _require(self.open is None, f"turn {data.turn} starts while turn {self.last} is open")
             _require(data.turn == self.last + 1, f"turn {data.turn} starts after turn {self.last}")
-            return replace(self, last=data.turn, open=OpenTurn(data.turn, data.trigger, event.time))
+            turn = OpenTurn(data.turn, data.trigger, event.time)
+            if self.early is not None:
+                turn = replace(turn, cancel=self.early[0], cancel_seq=self.early[1])
+            return replace(self, last=data.turn, open=turn, early=None)
         if isinstance(data, TurnEnd):
             turn = self._open(data.turn)
             _require(not turn.step_open, f"turn {data.turn} ends inside step {turn.step}")
@@ -118,6 +125,8 @@ class Turns:
         return self if changed is self.open else replace(self, open=changed)
 
     def _outside(self, event: Event) -> Turns:
+        if isinstance(event.data, TurnCancel) and self.early is None and event.data.turn == self.last + 1:
+            return replace(self, early=(event.data, event.seq))
         turn_bound = (
             StepStart | StepEnd | RequestSent | AssistantMessage | ToolCall | ToolStart | ToolResult | TurnCancel
         )
@@ -134,14 +143,18 @@ class Turns:
             case StepStart(number, step):
                 _require(number == turn.turn, f"a step of turn {number} starts in turn {turn.turn}")
                 _require(not turn.step_open and step == turn.step + 1, f"step {step} starts after step {turn.step}")
-                return replace(turn, step=step, step_open=True, attempt=0, calls=(), asking=False)
+                return replace(
+                    turn, step=step, step_open=True, attempt=0, calls=(), asking=False, retries=0, produced=0
+                )
             case StepEnd(number, step):
                 _require(turn.step_open and (number, step) == (turn.turn, turn.step), f"step {step} is not open")
-                return replace(turn, step_open=False, asking=False)
-            case RequestSent(_, step, attempt):
+                return replace(turn, step_open=False, asking=False, retry=None)
+            case RequestSent(_, step, attempt, boundary):
                 _require(turn.step_open and step == turn.step, f"a request of step {step} outside it")
                 _require(attempt == turn.attempt + 1, f"attempt {attempt} follows attempt {turn.attempt}")
-                return replace(turn, attempt=attempt, asking=True, request_seq=event.seq, failure=None)
+                _require(turn.retry is None, f"attempt {attempt} does not wait for its retry")
+                first = boundary if attempt == 1 else turn.boundary
+                return replace(turn, attempt=attempt, asking=True, request_seq=event.seq, failure=None, boundary=first)
             case AssistantMessage(usage=usage, finish=finish):
                 _require(turn.asking, "an answer without a request")
                 limited = turn.limited or isinstance(finish, MaxTokens)
@@ -149,8 +162,14 @@ class Turns:
             case AssistantAttempt(failure=failure, usage=usage):
                 _require(turn.asking, "a failed attempt without a request")
                 return replace(turn, asking=False, failure=failure, usage=_sum(turn.usage, usage))
-            case RetryStarted():
-                return replace(turn, failure=None)
+            case Retry():
+                _require(turn.failure is not None and turn.retry is None, "a retry without a failed attempt")
+                return replace(turn, retry=event.data, retries=turn.retries + 1)
+            case RetryStarted(retry_id):
+                _require(turn.retry is not None and turn.retry.retry_id == retry_id, f'"{retry_id}" does not wait')
+                return replace(turn, failure=None, retry=None)
+            case UserMessage(message) if is_producer_message(message.id):
+                return replace(turn, produced=turn.produced + 1)
             case ToolCall():
                 return replace(turn, calls=(*turn.calls, OpenCall(event.data)))
             case ToolStart(call_id):
@@ -160,14 +179,6 @@ class Turns:
             case TurnCancel():
                 _require(turn.cancel is None, f"turn {turn.turn} is cancelled twice")
                 return replace(turn, cancel=event.data, cancel_seq=event.seq)
-            case ApprovalAsked(request):
-                return replace(turn, asked=(*turn.asked, request))
-            case ApprovalDecided(request):
-                return replace(turn, asked=tuple(asked for asked in turn.asked if asked != request))
-            case QuestionAsked(request):
-                return replace(turn, questions=(*turn.questions, request))
-            case QuestionAnswered(request):
-                return replace(turn, questions=tuple(asked for asked in turn.questions if asked != request))
         return turn
 
     def _call(self, turn: OpenTurn, call_id: CallId, *, started: bool = False, answered: bool = False) -> OpenTurn:
@@ -220,6 +231,15 @@ class AskModel:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitRetry:
+    """An attempt failed and the next one is due after the wait of `retry`."""
+
+    turn: int
+    step: int
+    retry: Retry
+
+
+@dataclass(frozen=True, slots=True)
 class RunTools:
     """These calls owe a result."""
 
@@ -252,23 +272,23 @@ class SettleCancel:
     turn: int
 
 
-Action: TypeAlias = Rest | EnterStep | AskModel | RunTools | EndStep | EndTurn | SettleCancel
+Action: TypeAlias = Rest | EnterStep | AskModel | AwaitRetry | RunTools | EndStep | EndTurn | SettleCancel
 
 
 def next_action(turns: Turns, inbox: Inbox) -> Action:
     """What a session owes next. The driver does it and asks again; there is no other durable state."""
     turn = turns.open
     if turn is None:
-        opener = inbox.next_for_turn()
-        if opener is None:
-            return Rest()
-        return EnterStep(turns.last + 1, 1, (*_steering(inbox), opener.item.id))
+        claim = inbox.claim_for_turn()
+        return EnterStep(turns.last + 1, 1, claim) if claim else Rest()
     if turn.cancel is not None:
         return SettleCancel(turn.turn)
     if not turn.step_open:
         return EnterStep(turn.turn, turn.step + 1, _steering(inbox))
     if turn.asking:
         return AskModel(turn.turn, turn.step, turn.attempt)
+    if turn.retry is not None:
+        return AwaitRetry(turn.turn, turn.step, turn.retry)
     if turn.failure is not None:
         return EndTurn(turn.turn, TurnFailed(turn.failure), "error")
     if turn.unanswered():
@@ -326,9 +346,9 @@ def steering_to_queue(inbox: Inbox) -> tuple[EventData, ...]:
     return tuple(Update(pending.item.id, lane="queued", position=place) for place, pending in enumerate(inbox.steering))
 
 
-def claimed(action: EnterStep) -> tuple[EventData, ...]:
-    """The events by which claimed messages leave the inbox."""
-    return tuple(Dequeue(message, action.turn, action.step) for message in action.claim)
+def claimed(action: EnterStep, *, runs: bool = True) -> tuple[EventData, ...]:
+    """The events by which claimed messages leave the inbox: into the step, or without it where it never `runs`."""
+    return tuple(Dequeue(message, action.turn, action.step if runs else None) for message in action.claim)
 
 
 def _of(turns: Turns) -> OpenTurn:

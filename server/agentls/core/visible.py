@@ -11,9 +11,11 @@ _KEPT = {"\n", "\t"}
 _HIDDEN_RANGES = (
     (0x0080, 0x009F),  # C1 controls
     (0x00AD, 0x00AD),  # soft hyphen
+    (0x034F, 0x034F),  # combining grapheme joiner
     (0x061C, 0x061C),  # Arabic letter mark
     (0x115F, 0x1160),  # Hangul fillers
-    (0x180E, 0x180E),
+    (0x17B4, 0x17B5),  # Khmer inherent vowels
+    (0x180B, 0x180F),  # Mongolian separators
     (0x200B, 0x200B),  # zero-width space
     (0x200E, 0x200F),  # direction marks
     (0x2028, 0x202E),  # line and paragraph separators, bidirectional embeddings and overrides
@@ -23,6 +25,7 @@ _HIDDEN_RANGES = (
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
     (0xFFF9, 0xFFFB),
+    (0x1D173, 0x1D17A),  # musical formatting
     (0xE0000, 0xE007F),  # tags
 )
 

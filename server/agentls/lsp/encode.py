@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
-from agentls.agent.agent import Cancelled, Changed, Page, Sent
+from agentls.agent.agent import Answered, Cancelled, Changed, Content, Page, Part, Sent
 from agentls.agent.host import Listed
 from agentls.agent.state import AgentState, WaitingMessage
 from agentls.agent.view import AppendOp, CatchUp, Drawn, DropOp, Frame, Op, PutOp, View
@@ -19,8 +19,10 @@ from agentls.core.codec import encode as core_json
 from agentls.core.ids import AgentId, BlockId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.transcript import Block, CallFacts
+from agentls.core.visible import one_line
 from agentls.lsp import methods
 from agentls.lsp.framing import framed
+from agentls.models.model import ModelFacts
 
 TEXT_MAX = 64 * 1024
 """UTF-8 bytes of text in one op."""
@@ -124,6 +126,32 @@ def frame_message(agent: AgentId, epoch: str, frame: Frame) -> bytes:
     return frame.encoded
 
 
+def context_message(agent: AgentId, rev: int, block: Block, supersedes: BlockId | None) -> bytes:
+    """The notice of a context as complete bytes."""
+    notice: JsonObject = {
+        "agentId": agent,
+        "rev": rev,
+        "form": block.form,
+        "producer": block.producer,
+        "title": block.title,
+        "summary": block.summary,
+        "blockId": block.id,
+        "supersedes": supersedes,
+    }
+    return notification(methods.CONTEXT.name, _without_none(notice))
+
+
+def attention_message(agent: AgentId, kind: str, state: AgentState | None) -> bytes:
+    """A call for the person's attention as complete bytes."""
+    title = one_line((state.title if state is not None else None) or "") or "agentls"
+    return notification(methods.ATTENTION.name, {"agentId": agent, "kind": kind, "title": title})
+
+
+def list_changed_message(workspace_uri: str) -> bytes:
+    """That the list of a workspace is another now, as complete bytes."""
+    return notification(methods.LIST_CHANGED.name, {"workspaceUri": workspace_uri})
+
+
 def notification(method: str, params: JsonValue) -> bytes:
     """A notification as complete bytes."""
     return framed(surrogates.dump({"jsonrpc": "2.0", "method": method, "params": params}))
@@ -147,7 +175,16 @@ def state_json(epoch: str, rev: int, state: AgentState) -> JsonObject:
         "lastTurn": {"number": last.number, "reason": last.reason} if last else None,
         "inbox": inbox_json(state.inbox),
         "hold": {"cause": hold} if hold else None,
-        "requests": [],
+        "requests": [
+            {
+                "requestId": request.request_id,
+                "kind": request.kind,
+                "blockId": request.block_id,
+                "shown": request.shown,
+                "agentId": request.agent_id,
+            }
+            for request in state.requests
+        ],
         "model": _model_json(state),
         "mode": state.mode,
         "usage": {
@@ -189,6 +226,29 @@ def page_json(page: Page) -> JsonObject:
     return _without_none({"ops": ops_json(PutOp(drawn) for drawn in page.blocks), "before": page.before})
 
 
+def part_json(block: BlockId, part: Part) -> JsonObject:
+    """A part of a body."""
+    return {"id": block, "text": part.text, "from": part.start, "to": part.end, "size": part.size}
+
+
+def models_json(models: Iterable[ModelFacts]) -> JsonObject:
+    """The models."""
+    return {"models": [_model_facts_json(model) for model in models]}
+
+
+def _model_facts_json(model: ModelFacts) -> JsonObject:
+    return _without_none(
+        {
+            "provider": model.ref.provider,
+            "id": model.ref.id,
+            "usable": model.usable,
+            "contextWindow": model.context_window,
+            "keySource": model.key_source,
+            "problem": model.problem,
+        }
+    )
+
+
 def sent_json(sent: Sent) -> JsonObject:
     """The outcome of a send."""
     return _without_none(
@@ -198,7 +258,7 @@ def sent_json(sent: Sent) -> JsonObject:
             "turn": sent.turn,
             "position": sent.position,
             "reason": sent.reason,
-            "content": None if sent.content is None else [core_json(block) for block in sent.content],
+            "content": _content_json(sent.content),
             "repeated": sent.repeated or None,
             "now": sent.now,
         }
@@ -207,7 +267,15 @@ def sent_json(sent: Sent) -> JsonObject:
 
 def outcome_json(outcome: Changed | Cancelled) -> JsonObject:
     """The outcome of a cancel or of a change to what waits."""
-    return {"outcome": outcome.outcome, "inbox": inbox_json(outcome.inbox)}
+    content = outcome.content if isinstance(outcome, Changed) else None
+    return _without_none(
+        {"outcome": outcome.outcome, "inbox": inbox_json(outcome.inbox), "content": _content_json(content)}
+    )
+
+
+def answered_json(answered: Answered) -> JsonObject:
+    """The outcome of an answer."""
+    return _without_none({"outcome": answered.outcome, "by": answered.by})
 
 
 def inbox_json(inbox: Iterable[WaitingMessage]) -> list[JsonValue]:
@@ -247,6 +315,10 @@ def listed_json(listed: Listed) -> JsonObject:
 
 def _model_json(state: AgentState) -> JsonObject:
     return {"provider": state.model.provider, "id": state.model.id, "usable": state.model_usable}
+
+
+def _content_json(content: Content | None) -> JsonValue:
+    return None if content is None else [core_json(block) for block in content]
 
 
 def _without_none(value: JsonObject) -> JsonObject:

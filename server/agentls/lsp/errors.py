@@ -7,7 +7,7 @@ from typing import Final
 
 from pygls.exceptions import JsonRpcException
 
-from agentls.agent.host import UnknownAgent
+from agentls.agent.host import InvalidBoundary, UnknownAgent
 from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
 from agentls.core.json import JsonValue
 
@@ -25,6 +25,7 @@ STORE_UNAVAILABLE: Final = -32053
 SESSION_HELD: Final = -32055
 SESSION_DAMAGED: Final = -32056
 UNSUPPORTED_FORMAT: Final = -32057
+INVALID_BOUNDARY: Final = -32058
 
 MEANINGS: Mapping[int, tuple[str, str]] = {
     PARSE_ERROR: ("parse error", "the bytes are no message or the body is no JSON; `id` is null"),
@@ -41,6 +42,10 @@ MEANINGS: Mapping[int, tuple[str, str]] = {
     SESSION_HELD: ("session held", "another process has the session open; `data.pid` where it is known"),
     SESSION_DAMAGED: ("session damaged", "the stored log breaks a rule"),
     UNSUPPORTED_FORMAT: ("unsupported format", "a newer agentls wrote the session"),
+    INVALID_BOUNDARY: (
+        "invalid boundary",
+        "a fork cannot begin there; `data.reason` is `OPEN_TURN` for a turn that still runs, else `INVALID_BOUNDARY`",
+    ),
 }
 """Name and meaning of every code, for the reference page."""
 
@@ -75,6 +80,7 @@ _CODES: Mapping[type[UserError], int] = {
     SessionHeld: SESSION_HELD,
     SessionDamaged: SESSION_DAMAGED,
     UnsupportedFormat: UNSUPPORTED_FORMAT,
+    InvalidBoundary: INVALID_BOUNDARY,
 }
 
 
@@ -84,7 +90,12 @@ def answer_for(error: BaseException, method: str) -> tuple[JsonRpcException, boo
         return error, False
     if isinstance(error, UserError):
         code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), REQUEST_FAILED)
-        data: JsonValue = {"pid": error.pid} if isinstance(error, SessionHeld) and error.pid else None
-        return JsonRpcException(str(error), code, data), False
+        return JsonRpcException(str(error), code, _data(error)), False
     text = f"{method} failed inside the server; its log on stderr says why"
     return JsonRpcException(text, INTERNAL_ERROR), True
+
+
+def _data(error: UserError) -> JsonValue:
+    if isinstance(error, SessionHeld) and error.pid:
+        return {"pid": error.pid}
+    return {"reason": error.reason} if isinstance(error, InvalidBoundary) else None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from agentls.core.json import JsonValue
 from agentls.core.shown import shown
-from agentls.lsp import errors, replies, schema, wire
+from agentls.lsp import errors, replies, schema, standard, wire
 from agentls.lsp.errors import InvalidParams
 
 P_co = TypeVar("P_co", bound=wire.Wire, covariant=True)
@@ -61,6 +61,34 @@ INITIALIZE = Method("initialize", "Start a connection.", wire.InitializeParams)
 AGENT_CLIENT = Method("initialize", "Announce the extension.", wire.AgentClient)
 """Only for its decoding."""
 
+DID_OPEN = Method(
+    "textDocument/didOpen",
+    "Say that the person has opened a document. Files only: what has another scheme is passed over, here and below.",
+    standard.DidOpenParams,
+)
+DID_CHANGE = Method(
+    "textDocument/didChange",
+    "Say what changed in it, by ranges or as a whole, so that agents read what is not saved yet.",
+    standard.DidChangeParams,
+)
+DID_SAVE = Method("textDocument/didSave", "Say that it was saved, with its text or without.", standard.DidSaveParams)
+DID_CLOSE = Method("textDocument/didClose", "Say that it was closed.", standard.DidCloseParams)
+DID_CHANGE_WATCHED_FILES = Method(
+    "workspace/didChangeWatchedFiles",
+    "Say that files changed on disk. The server registers for all files where the client can do that.",
+    standard.DidChangeWatchedFilesParams,
+)
+PROGRESS_CANCEL = Method(
+    "window/workDoneProgress/cancel",
+    "Stop the turn that a progress shows; what waits is held.",
+    standard.ProgressCancelParams,
+)
+
+STANDARD: tuple[Method[wire.Wire], ...] = (
+    DID_OPEN, DID_CHANGE, DID_SAVE, DID_CLOSE, DID_CHANGE_WATCHED_FILES, PROGRESS_CANCEL,
+)  # fmt: skip
+"""The notifications of plain LSP that are taken from any client."""
+
 LIST = Method(
     "agent/list",
     "List live and stored agents, the last used first.",
@@ -70,10 +98,11 @@ LIST = Method(
 )
 CREATE = Method(
     "agent/create",
-    "Make an agent in a workspace. The answer is its whole state; attach to see its blocks.",
+    "Make an agent in a workspace, or a copy of another one up to the end of a turn. The answer is its whole state; "
+    "attach to see its blocks.",
     wire.CreateParams,
     replies.AgentState,
-    errors=(errors.STORE_UNAVAILABLE, errors.REQUEST_FAILED),
+    errors=(*errors.OPENING, errors.INVALID_BOUNDARY),
 )
 ATTACH = Method(
     "agent/attach",
@@ -97,6 +126,28 @@ PAGE = Method(
     replies.PageResult,
     errors=errors.OPENING,
 )
+BLOCK = Method(
+    "agent/block",
+    "A part of the whole body of a block, also of one that is drawn only in part (`more`).",
+    wire.BlockParams,
+    replies.BlockResult,
+    errors=errors.OPENING,
+)
+CONFIGURE = Method(
+    "agent/configure",
+    "Change settings of an agent. The answer is its whole state.",
+    wire.ConfigureParams,
+    replies.AgentState,
+    errors=errors.OPENING,
+)
+DELETE = Method(
+    "agent/delete",
+    "Stop an agent and delete all that is stored of it, for good.",
+    wire.AgentParams,
+    replies.DeletedResult,
+    errors=(errors.UNKNOWN_AGENT, errors.STORE_UNAVAILABLE, errors.SESSION_HELD, errors.REQUEST_FAILED),
+)
+MODELS = Method("agent/models", "The models that an agent can be given.", wire.ModelsParams, replies.ModelsResult)
 SEND = Method(
     "agent/send",
     "Send a message: target and wakeup say where it goes and whether it makes the agent run. The answer comes when the "
@@ -126,10 +177,39 @@ INJECT = Method(
     replies.SentResult,
     errors=errors.OPENING,
 )
+RETRY = Method(
+    "agent/retry",
+    "Try the last turn again, where it did not complete: a turn without a message of its own.",
+    wire.RetryParams,
+    replies.SentResult,
+    errors=errors.OPENING,
+)
+EDIT = Method(
+    "agent/inbox/edit",
+    "Give a pending message another content; its id and its place stay.",
+    wire.EditParams,
+    replies.ChangedResult,
+    errors=errors.OPENING,
+)
 REMOVE = Method(
     "agent/inbox/remove",
     "Take a pending message out.",
-    wire.RemoveParams,
+    wire.PendingParams,
+    replies.ChangedResult,
+    errors=errors.OPENING,
+)
+MOVE = Method(
+    "agent/inbox/move",
+    "Move a pending message within its lane.",
+    wire.MoveParams,
+    replies.ChangedResult,
+    errors=errors.OPENING,
+)
+PROMOTE = Method(
+    "agent/inbox/promote",
+    "Release a pending message from the hold and let it join the running turn at its next step, or, when nothing runs, "
+    "start one.",
+    wire.PendingParams,
     replies.ChangedResult,
     errors=errors.OPENING,
 )
@@ -147,6 +227,18 @@ CANCEL = Method(
     replies.CancelledResult,
     errors=errors.OPENING,
 )
+ANSWER = Method(
+    "agent/answer",
+    "Answer an open request. Whoever is attached may; the first answer to what is asked counts.",
+    wire.AnswerParams,
+    replies.AnsweredResult,
+    errors=errors.OPENING,
+)
+EDITOR_STATE = Method(
+    "agent/editorState",
+    "Say what the person looks at; it is what agents are told of the editor that a message came from.",
+    wire.EditorStateParams,
+)
 BLOCKS = Method(
     "agent/blocks",
     "Changes of the blocks of an attached agent.",
@@ -160,10 +252,36 @@ STATE = Method(
     direction="server to client",
 )
 
+CONTEXT = Method(
+    "agent/context",
+    "A context has been put before the model of an attached agent. Told once for each, not for those that an attach or "
+    "a page brings.",
+    replies.ContextParams,
+    direction="server to client",
+)
+ATTENTION = Method(
+    "agent/attention",
+    "An attached agent needs the person, or a turn that a person began has ended.",
+    replies.AttentionParams,
+    direction="server to client",
+)
+LIST_CHANGED = Method(
+    "agent/listChanged",
+    "The agents of a workspace are not what `agent/list` said before. Told to every client.",
+    replies.ListChangedParams,
+    direction="server to client",
+)
+
 METHODS: tuple[Method[wire.Wire], ...] = (
-    LIST, CREATE, ATTACH, DETACH, PAGE, SEND, FOLLOWUP, STEER, INJECT, REMOVE, RESUME, CANCEL, BLOCKS, STATE,
+    LIST, CREATE, ATTACH, DETACH, PAGE, BLOCK, CONFIGURE, DELETE, MODELS,
+    SEND, FOLLOWUP, STEER, INJECT, RETRY, EDIT, REMOVE, MOVE, PROMOTE, RESUME, CANCEL, ANSWER,
+    EDITOR_STATE,
+    BLOCKS, STATE, CONTEXT, ATTENTION, LIST_CHANGED,
 )  # fmt: skip
 """Every method of the extension that is served, in the order of the reference."""
+
+REQUESTS = tuple(method.name for method in METHODS if method.result is not None)
+"""The names of those that are answered."""
 
 SERVED = tuple(method.name for method in METHODS if method.direction == "client to server")
 """The names that the server announces."""

@@ -7,6 +7,9 @@ how these stand then. So a slow client costs memory by its number of blocks, and
 
 Revisions only rise: whoever has received revision r has every change up to r that was not overtaken by a later one.
 Hence changed blocks from before the state's last revision go before it, and the others after.
+
+A context is announced once, right after the frame that brought its block. What calls for the person's attention is
+announced at once, or, to a client that was slow, only the last of it, if it still holds.
 """
 
 from __future__ import annotations
@@ -15,10 +18,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentls.agent.agent import Agent
-from agentls.agent.view import AppendOp, CatchUp, DropOp, Frame, Op, PutOp, View
+from agentls.agent.view import AppendOp, CatchUp, Drawn, DropOp, Frame, Op, PutOp, View
 from agentls.core.ids import AgentId, BlockId
 from agentls.core.json import JsonValue
-from agentls.lsp.encode import append_json, blocks_message, frame_message, put_json, state_message
+from agentls.lsp.encode import (
+    append_json,
+    attention_message,
+    blocks_message,
+    context_message,
+    frame_message,
+    put_json,
+    state_message,
+)
+from agentls.lsp.notices import Attention, Notices
 from agentls.lsp.transport import Writer
 
 
@@ -54,6 +66,9 @@ class Outbox:
         self._changed: dict[BlockId, _Behind] = {}
         self._dropped: dict[BlockId, int] = {}
         self._state_changed = False
+        self._notices = Notices(view)
+        self._contexts: dict[BlockId, BlockId | None] = {}
+        self._attention: Attention | None = None
         self._leave = view.subscribe(self._take)
         self._open = True
 
@@ -74,7 +89,7 @@ class Outbox:
     @property
     def kept(self) -> int:
         """How many things are kept for the client."""
-        return len(self._changed) + len(self._dropped) + self._state_changed
+        return len(self._changed) + len(self._dropped) + self._state_changed + (self._attention is not None)
 
     def flush(self) -> None:
         """Send how everything stands that is kept, where the client takes it."""
@@ -83,12 +98,16 @@ class Outbox:
         changed, self._changed = self._changed, {}
         dropped, self._dropped = self._dropped, {}
         told, self._state_changed = self._state_changed, False
+        attention, self._attention = self._attention, None
         view = self._view
         edge = view.state_rev if told else 0
         self._send_blocks(changed, dropped, lambda rev: rev < edge)
         if told and view.state is not None:
             self._writer.write(state_message(view.epoch, view.state_rev, view.state))
         self._send_blocks(changed, dropped, lambda rev: rev > edge)
+        asked = view.state is not None and view.state.requests
+        if attention is not None and (attention != "needs-you" or asked):
+            self._send_attention(attention)
 
     def _send_blocks(
         self, changed: dict[BlockId, _Behind], dropped: dict[BlockId, int], wanted: Callable[[int], bool]
@@ -107,12 +126,28 @@ class Outbox:
                 ops += append_json(current.block.id, behind.size, grown)
         rev = max([dropped[block] for block in drops] + [current.rev for current in drawn])
         self._writer.write(blocks_message(self._agent_id, self._view.epoch, rev, ops))
+        for current in drawn:
+            if current.block.id in self._contexts:
+                self._send_context(current, rev, self._contexts.pop(current.block.id))
+
+    def _send_context(self, drawn: Drawn, rev: int, supersedes: BlockId | None) -> None:
+        self._writer.write(context_message(self._agent_id, rev, drawn.block, supersedes))
+
+    def _send_attention(self, attention: Attention) -> None:
+        self._writer.write(attention_message(self._agent_id, attention, self._view.state))
 
     def _take(self, frame: Frame) -> None:
+        news = self._notices.of(frame)
         if self._pauses or self.kept or not self._writer.writable:
+            self._contexts.update((drawn.block.id, supersedes) for drawn, supersedes in news.contexts)
             self._keep(frame)
-        else:
-            self._writer.write(frame_message(self._agent_id, self._view.epoch, frame))
+            self._attention = news.attention or self._attention
+            return
+        self._writer.write(frame_message(self._agent_id, self._view.epoch, frame))
+        for drawn, supersedes in news.contexts:
+            self._send_context(drawn, frame.rev, supersedes)
+        if news.attention is not None:
+            self._send_attention(news.attention)
 
     def _keep(self, frame: Frame) -> None:
         self._state_changed |= frame.state is not None
@@ -130,6 +165,7 @@ class Outbox:
                 # A drop stays when the block comes back: what it was is not what it is. A block that the client never
                 # had leaves no trace, so that what is kept is bounded by what the client has.
                 behind = self._changed.pop(block, None)
+                self._contexts.pop(block, None)
                 if behind is None or behind.fields is not None or block in self._dropped:
                     self._dropped[block] = rev
 

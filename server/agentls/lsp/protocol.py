@@ -24,7 +24,7 @@ from agentls.core import surrogates
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.shown import shown
 from agentls.lsp import errors, methods
-from agentls.lsp.errors import answer_for
+from agentls.lsp.errors import InvalidParams, answer_for
 from agentls.lsp.framing import Fault, framed
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Protocol(LanguageServerProtocol):
         return task.add_done_callback(partial(self._finish, msg_id, method_name))
 
     def _unknown(self, method: str) -> str:
-        if method in methods.SERVED:
+        if method in methods.REQUESTS:
             return f'{method} needs capabilities.experimental.agent {{"version": 1}} in initialize'
         return f"there is no method {shown(method)}"
 
@@ -162,8 +162,9 @@ class Protocol(LanguageServerProtocol):
             return logger.debug("a client sent the notification %s, which is not served", method_name)
         try:
             handler(params)
-        except JsonRpcException as error:
-            logger.warning("a client sent a wrong notification: %s", error)
+        except InvalidParams as error:
+            # Only where: what stands there may be the text of a document.
+            logger.warning("a client's %s is left out: its %s is wrong", method_name, error.path)
         except Exception:  # the boundary of a notification
             logger.exception("%s failed", method_name)
         return None

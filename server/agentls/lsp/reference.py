@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentls.core.json import JsonObject, JsonValue
 from agentls.lsp import errors, replies, schema, wire
-from agentls.lsp.methods import METHODS, Method
+from agentls.lsp.methods import METHODS, STANDARD, Method
 
 FOLDER = Path("docs/protocol")
 
@@ -101,8 +101,9 @@ def _readme(known: JsonObject) -> Iterator[str]:
         f"The methods of the agent extension to LSP, version {wire.VERSION}, that this server serves. "
         "The same as a JSON Schema, keyed by method, is in [schema.json](schema.json).",
         "",
-        "A field marked `?` may be left out; in what a client sends, null counts as left out. Both sides ignore "
-        "unknown fields. Times are epoch milliseconds, sizes and offsets UTF-8 bytes, lines count from 0.",
+        "A field marked `?` may be left out; in what a client sends, null counts as left out, but for "
+        "`agent/editorState`. Both sides ignore unknown fields. Times are epoch milliseconds, sizes and offsets UTF-8 "
+        "bytes, lines count from 0.",
         "",
         "## Negotiation",
         "",
@@ -128,17 +129,43 @@ def _readme(known: JsonObject) -> Iterator[str]:
         "attaches again with the `epoch` and `rev` that it holds, and is sent what has changed since.",
         "",
     )
-    for direction, title in (("client to server", "Requests"), ("server to client", "Notifications")):
-        yield from (f"## {title}, {direction}", "")
+    for kind, direction in (
+        ("Requests", "client to server"),
+        ("Notifications", "client to server"),
+        ("Notifications", "server to client"),
+    ):
+        yield from (f"## {kind}, {direction}", "")
         for method in METHODS:
-            if method.direction == direction:
+            if method.direction == direction and (method.result is None) == (kind == "Notifications"):
                 yield from _method_rows(method)
+    yield from _standard_rows()
     yield from ("## Types", "")
     for name, node in known.items():
         yield from _type_rows(name, _object(node), known)
     yield from ("## Error codes", "", "| code | name | meaning |", "|---|---|---|")
     for code, (name, meaning) in errors.MEANINGS.items():
         yield f"| {code} | {name} | {meaning} |"
+
+
+def _standard_rows() -> Iterator[str]:
+    yield from (
+        "## Plain LSP",
+        "",
+        "These notifications are taken from any client, with the extension or without. Positions are in the encoding "
+        "that `initialize` answers with: `utf-8` or `utf-32` where the client offers it, else `utf-16`. One that is "
+        "malformed is left out, and the server's log says which field is wrong.",
+        "",
+        "| method | what it is for |",
+        "|---|---|",
+    )
+    for method in STANDARD:
+        yield f"| `{method.name}` | {method.doc} |"
+    yield from (
+        "",
+        "A client with the capability `window.workDoneProgress` that draws an agent is asked for one progress a turn "
+        "(`window/workDoneProgress/create`), which names the step or what waits for the person.",
+        "",
+    )
 
 
 def _method_rows(method: Method[wire.Wire]) -> Iterator[str]:

@@ -16,7 +16,9 @@ from agentls.core.events import HoldCause, Lane, Outcome
 from agentls.core.transcript import BlockKind, BlockState, CallState
 from agentls.lsp.wire import Order, Wire
 
-SENT_KINDS: tuple[BlockKind, ...] = ("user", "assistant", "reasoning", "tool", "context", "error", "turn-end")
+SENT_KINDS: tuple[BlockKind, ...] = (
+    "user", "assistant", "reasoning", "tool", "approval", "question", "context", "retry", "error", "turn-end",
+)  # fmt: skip
 """The kinds that this version sends; the others are named already, so that a client can be ready for them."""
 
 
@@ -28,7 +30,7 @@ class AgentServer(Wire):
     instance: str
     """Names this process; another one has other epochs."""
     methods: list[str]
-    """The requests that it answers."""
+    """The requests that it answers and the notifications that it takes."""
     block_kinds: list[BlockKind]
     """The kinds of blocks that it sends; a client draws others as text."""
 
@@ -364,6 +366,57 @@ class ChangedResult(Wire):
     outcome: Literal["done", "gone"]
     """`gone`: the message waits no more."""
     inbox: list[Waiting]
+    content: list[object] | None = None
+    """With an edit that is `gone`: what it was to say, so that it is not lost."""
+
+
+class AnsweredResult(Wire):
+    """What became of an answer; the first one counts."""
+
+    outcome: Literal["accepted", "already-resolved", "changed"]
+    """`already-resolved`: somebody else was first, or a cancel. `changed`: what is asked is not what was shown; draw it
+    again and decide anew."""
+    by: str | None = None
+    """The client that answered first; left out where a cancel closed the request."""
+
+
+class DeletedResult(Wire):
+    """The agent and all that was stored of it are gone."""
+
+    outcome: Literal["deleted"]
+
+
+class BlockResult(Wire):
+    """A part of a block's whole body, cut between characters; UTF-8 bytes."""
+
+    id: str
+    text: str
+    from_: int = Field(alias="from")
+    to: int
+    """Where the next part begins, unless it is `size`."""
+    size: int
+    """Of the whole body."""
+
+
+class ModelRow(Wire):
+    """A model that an agent can be given."""
+
+    provider: str
+    id: str
+    usable: bool
+    """Whether a request could work, as far as can be told without the network."""
+    context_window: int
+    """Tokens that a request and its answer may take together."""
+    key_source: str | None = None
+    """Where its key comes from, never the key; left out where it needs none."""
+    problem: str | None = None
+    """Why it is not usable, and what to do."""
+
+
+class ModelsResult(Wire):
+    """All models, the preferred ones first."""
+
+    models: list[ModelRow]
 
 
 class CancelledResult(Wire):
@@ -372,6 +425,42 @@ class CancelledResult(Wire):
     outcome: Literal["cancelled", "idle", "stale"]
     """`stale`: another turn than the one named runs."""
     inbox: list[Waiting]
+
+
+class ContextParams(Wire):
+    """A context that has just been put before the model. Its block was in the frame before, so that a client which
+    ignores this loses nothing."""
+
+    agent_id: str
+    rev: int
+    """That of the frame."""
+    form: str
+    producer: str
+    title: str
+    """One plain line."""
+    summary: str | None = None
+    """One plain line, of a notice."""
+    block_id: str
+    tokens: int | None = None
+    supersedes: str | None = None
+    """The block of the snapshot of this producer that it takes the place of."""
+
+
+class AttentionParams(Wire):
+    """Something that a person who looks elsewhere should know."""
+
+    agent_id: str
+    kind: Literal["needs-you", "done", "failed"]
+    """`needs-you`: an approval or a question is open. `done`: a turn has completed. `failed`: it ended in another way,
+    unless it was stopped."""
+    title: str
+    """The agent's, as one plain line."""
+
+
+class ListChangedParams(Wire):
+    """Whose list it is."""
+
+    workspace_uri: str
 
 
 class Empty(Wire):

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,13 +19,19 @@ from agentls.agent.state import EditorFacts
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.visible import one_line
 from agentls.lsp import methods, replies, sockets, wire
+from agentls.lsp.drawing import Drawing
+from agentls.lsp.editor import ConnectedEditor
 from agentls.lsp.editors import Editors
 from agentls.lsp.framing import MESSAGE_MAX, Framer
-from agentls.lsp.handlers import Handlers, Host
+from agentls.lsp.handlers import Handlers
+from agentls.lsp.lists import Lists
 from agentls.lsp.outbox import Outboxes
 from agentls.lsp.parent import when_gone
+from agentls.lsp.ports import Host
+from agentls.lsp.progress import Progress
 from agentls.lsp.protocol import Protocol
 from agentls.lsp.transport import CHUNK, Source, StreamSink, StreamSource, Writer, open_stdio
+from agentls.workspace.positions import PositionEncoding
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +61,11 @@ class AgentServer(LanguageServer):
         self._writer = writer
         self._number = next(hub.numbers)
         self._client = wire.ClientName(name="unknown client")
-        self._handlers = Handlers(hub.host, self, Outboxes(writer), hub.editors)
+        self.workspace_editor = ConnectedEditor(f"{hub.host.instance}:{self._number}")
+        self._drawing = Drawing(self, Outboxes(writer), hub.editors)
+        self._handlers = Handlers(hub.host, self, self._drawing)
+        self._watches_files = False
+        self._unlist: Callable[[], None] = lambda: None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -75,6 +85,7 @@ class AgentServer(LanguageServer):
             reading.cancel()
             losing.cancel()
             await asyncio.wait({reading, losing})
+            self._unlist()
             self._handlers.leave()
             await self.protocol.cancel_requests()
             await self._writer.close()
@@ -130,11 +141,23 @@ class AgentServer(LanguageServer):
             self._client = client
         if params.process_id is not None and params.process_id > 0:
             self._unwatch = when_gone(params.process_id, lambda: self.leave(self.protocol.status))
-        encodings = params.capabilities.general.position_encodings if params.capabilities.general else None
-        utf8 = types.PositionEncodingKind.Utf8.value in (encodings or ())
-        capabilities: dict[str, JsonValue] = {"positionEncoding": "utf-8" if utf8 else "utf-16"}
+        encoding = _encoding(params.capabilities.general)
+        capabilities: dict[str, JsonValue] = {
+            "positionEncoding": encoding,
+            "textDocumentSync": {
+                "openClose": True,
+                "change": types.TextDocumentSyncKind.Incremental.value,
+                "save": {"includeText": False},
+            },
+        }
+        # A client without the extension still tells what it has open, which the agents of others read.
+        self.workspace_editor.introduce(self.editor.client, encoding)
+        self._hub.host.documents.join(self.workspace_editor)
+        self.protocol.notifications.update(self._handlers.notifications())
+        self._watches_files = params.capabilities.workspace.did_change_watched_files.dynamic_registration
+        self.protocol.notifications[types.INITIALIZED] = self._register
         if offered is not None and offered.version == wire.VERSION:
-            self.protocol.requests.update(self._handlers.table())
+            self._extend(shows_progress=params.capabilities.window.work_done_progress)
             capabilities["experimental"] = {
                 "agent": {
                     "version": wire.VERSION,
@@ -145,9 +168,48 @@ class AgentServer(LanguageServer):
             }
         return {"capabilities": capabilities, "serverInfo": {"name": self.name, "version": __version__}}
 
+    def _extend(self, *, shows_progress: bool) -> None:
+        """Speak the extension."""
+        self.protocol.requests.update(self._handlers.requests())
+        self._unlist = Lists(self._hub.host, self._writer).close
+        if shows_progress:
+            self._drawing.progress = Progress(self._create_progress, self._writer)
+
+    def _register(self, _: JsonValue) -> None:
+        """Ask the client to say which files change on disk, once."""
+        if not self._watches_files:
+            return
+        self._watches_files = False
+        every = types.FileSystemWatcher(glob_pattern="**/*")
+        registration = types.Registration(
+            id="agentls-files",
+            method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
+            register_options=types.DidChangeWatchedFilesRegistrationOptions(watchers=[every]),
+        )
+        params = types.RegistrationParams(registrations=[registration])
+        asked = self.protocol.send_request_async(types.CLIENT_REGISTER_CAPABILITY, params)
+        asked.add_done_callback(_log_refusal)
+
+    def _create_progress(self, token: str) -> Awaitable[object]:
+        params = types.WorkDoneProgressCreateParams(token=token)
+        asked: asyncio.Future[object] = self.protocol.send_request_async(types.WINDOW_WORK_DONE_PROGRESS_CREATE, params)
+        return asked
+
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """Only to the log: pygls would show a message box for a fault of ours or of another client."""
         logger.error("%s: %s", source.__name__, error)
+
+
+def _encoding(general: wire.General | None) -> PositionEncoding:
+    """What positions count: bytes, which our texts are closest to, else code points, else what every client has."""
+    offered = (general.position_encodings if general else None) or ()
+    known: tuple[PositionEncoding, ...] = ("utf-8", "utf-32")
+    return next((encoding for encoding in known if encoding in offered), "utf-16")
+
+
+def _log_refusal(asked: asyncio.Future[object]) -> None:
+    if not asked.cancelled() and asked.exception() is not None:
+        logger.warning("a client does not tell which files change: %s", asked.exception())
 
 
 def _agent_client(experimental: object) -> wire.AgentClient | None:

@@ -6,6 +6,7 @@ before it has been taken apart.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,13 +24,15 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from agentls.agent.agent import IfIdle, Target
+from agentls.agent.agent import Decision, IfIdle, Mode, Target
 from agentls.core.ids import MESSAGE_ID_MAX, is_server_form
 
 VERSION = 1
 """The version of the extension that both sides must name."""
 LIST_MAX = 200
 PAGE_MAX = 500
+TITLE_MAX = 200
+NOTE_MAX = 10_000
 
 
 class Wire(BaseModel):
@@ -73,7 +76,18 @@ MintedId = Annotated[str, Field(min_length=1, max_length=MESSAGE_ID_MAX), AfterV
 
 AnyId = Annotated[str, Field(min_length=1)]
 
-Mode = Literal["ask", "read-only"]
+
+_LINE_BREAKS_AND_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _one_line(value: str) -> str:
+    if not value.strip() or _LINE_BREAKS_AND_CONTROLS.search(value):
+        raise ValueError("is no line of text; take some words without line breaks")
+    return value
+
+
+Title = Annotated[str, Field(min_length=1, max_length=TITLE_MAX), AfterValidator(_one_line)]
+"""One line."""
 
 
 def _not_served(_: Any) -> None:
@@ -110,10 +124,30 @@ class General(Params):
     position_encodings: list[str] | None = None
 
 
+class Window(Params):
+    """`capabilities.window`, as far as it matters here."""
+
+    work_done_progress: bool = False
+
+
+class WatchedFiles(Params):
+    """`capabilities.workspace.didChangeWatchedFiles`, as far as it matters here."""
+
+    dynamic_registration: bool = False
+
+
+class Workspace(Params):
+    """`capabilities.workspace`, as far as it matters here."""
+
+    did_change_watched_files: WatchedFiles = WatchedFiles()
+
+
 class Capabilities(Params):
     """The client's capabilities, as far as they matter here."""
 
     general: General | None = None
+    window: Window = Window()
+    workspace: Workspace = Workspace()
     experimental: Any = None
 
 
@@ -162,6 +196,14 @@ class ListParams(Params):
     """Rows of a page, at most."""
 
 
+class ForkParams(Params):
+    """Where a fork begins."""
+
+    agent_id: AnyId
+    turn: int = Field(ge=1)
+    """The last turn that the fork has; it must be closed."""
+
+
 class CreateParams(Params):
     """A new agent."""
 
@@ -171,9 +213,9 @@ class CreateParams(Params):
     """`provider/id`, or an id alone where it is unique; else the default model."""
     mode: Mode | None = None
     """Whether tools that change something ask first (the default) or are not there."""
-    title: str | None = None
-    from_: NotServed = Field(default=None, alias="from")
-    """A fork of another agent, which this version does not make."""
+    title: Title | None = None
+    from_: ForkParams | None = Field(default=None, alias="from")
+    """Begin as a copy of another agent up to the end of a turn."""
     preset: NotServed = None
     """A preset, which this version does not have."""
 
@@ -200,6 +242,33 @@ class PageParams(AgentParams):
     """`before` of the attach answer or of the page before."""
     limit: int = Field(default=100, ge=1, le=PAGE_MAX)
     """Blocks of a page, at most."""
+
+
+class BlockParams(AgentParams):
+    """Which part of which body, in UTF-8 bytes."""
+
+    id: AnyId
+    """Of a block that was drawn."""
+    from_: int = Field(default=0, ge=0, alias="from")
+    """Where the part begins."""
+    to: int | None = Field(default=None, ge=0)
+    """Where it ends; else at the end of the body. An answer holds at most 1 MiB, so `to` of the answer may be less."""
+
+
+class ConfigureParams(AgentParams):
+    """Settings to change; what is left out stays."""
+
+    model: str | None = None
+    """`provider/id`, or an id alone where it is unique; it takes effect at the next step."""
+    mode: Mode | None = None
+    """Whether tools that change something ask first or are not there."""
+    title: Title | None = None
+    archived: NotServed = None
+    """Whether it is put away, which this version does not do."""
+
+
+class ModelsParams(Params):
+    """Nothing to say."""
 
 
 class TextContent(Params):
@@ -269,10 +338,34 @@ class InjectParams(MessageParams):
     """`{form, …facts}`: what kind of information it is, with the facts that the form needs."""
 
 
-class RemoveParams(AgentParams):
-    """Which pending message to take out."""
+class RetryParams(AgentParams):
+    """Which turn to try again."""
+
+    message_id: MintedId
+    """Made up by the client, as that of a message is: asking again with the same id changes nothing."""
+    turn: int = Field(ge=1)
+    """The last turn, where it did not complete."""
+
+
+class PendingParams(AgentParams):
+    """Which pending message."""
 
     message_id: AnyId
+
+
+class EditParams(PendingParams):
+    """A pending message and what it is to say."""
+
+    content: Content
+    """All of it."""
+
+
+class MoveParams(PendingParams):
+    """A pending message and its place in its lane."""
+
+    before: AnyId | None = None
+    """The pending message that is to follow it; else it goes to the end. One that has left meanwhile stands for the
+    head."""
 
 
 class CancelParams(AgentParams):
@@ -282,6 +375,61 @@ class CancelParams(AgentParams):
     """Only this turn, so that a late cancel does not hit the next one."""
     keep_inbox: bool = False
     """Hold what waits instead of discarding it; a person's stop button should set it."""
+
+
+class Answer(Params):
+    """What a person decided."""
+
+    decision: Decision
+    """`deny` lets the turn go on; `deny-and-stop` ends it and holds what waits."""
+    note: str | None = Field(default=None, max_length=NOTE_MAX)
+    """What the model is told with it."""
+    remember: NotServed = None
+    """For how long it counts, which this version does not keep."""
+    content: NotServed = None
+    """The person's own version of a change, which this version does not take."""
+
+
+class AnswerParams(AgentParams):
+    """An answer to an open request."""
+
+    request_id: AnyId
+    """Of one of the state's `requests`."""
+    shown: AnyId
+    """`shown` of that request, as it stood when the person decided."""
+    answer: Answer
+
+
+# Notifications -------------------------------------------------------------------------------------------------
+
+
+class Position(Params):
+    """A place between two characters; `character` counts in the position encoding of the connection."""
+
+    line: int = Field(ge=0)
+    character: int = Field(ge=0)
+
+
+class Range(Params):
+    """From `start` up to `end`."""
+
+    start: Position
+    end: Position
+
+
+class EditorStateParams(Wire):
+    """What a person looks at. Here a field that is left out stays as it was, and null is none."""
+
+    active_uri: str | None = None
+    """The document that has the cursor. Another one, or none, forgets the selections and visible ranges of before."""
+    selections: list[Range] | None = None
+    """In the active document, the main one first; an empty range is a cursor."""
+    visible_ranges: list[Range] | None = None
+    """Of the active document."""
+    open_uris: list[str] | None = None
+    """The documents that are shown or in a tab. Here and in the others, what is no file is passed over."""
+    dirty_uris: list[str] | None = None
+    """The documents that hold unsaved text."""
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[str | int, ...], str, Any, str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from agentls.core.errors import UserError
 from agentls.core.events import ModelRef
 from agentls.core.json import JsonObject
-from agentls.models.model import Model
+from agentls.models.model import Model, ModelFacts
 
 CONTEXT_WINDOW = 32_768
 """Tokens assumed for an endpoint whose settings do not say; most servers of today take at least as many."""
@@ -118,8 +118,9 @@ class Opener(Protocol):
     def open(self, row: ModelRow) -> Model:
         """The model of a row; nothing is started yet. A row that cannot be right is a UserError."""
 
-    def usable(self, row: ModelRow) -> bool:
-        """Whether a request could work, as far as can be told without the network."""
+    def problem(self, row: ModelRow) -> str | None:
+        """Why no request can work, as far as can be told without the network, and what to do; None where one can. It
+        is asked often, so it is cheap."""
 
     async def close(self) -> None:
         """End what was started; may be called twice."""
@@ -149,6 +150,10 @@ class Catalog:
         """All rows, in order of preference."""
         return tuple(self._rows.values())
 
+    def all(self) -> tuple[ModelFacts, ...]:
+        """All models in order of preference, as they are now: what each lacks is looked up anew."""
+        return tuple(self._facts(row) for row in self.rows)
+
     def default(self) -> ModelRef:
         """The person's choice (a UserError where it names none of the rows), else the first row that is usable."""
         if self._choice is not None:
@@ -175,12 +180,23 @@ class Catalog:
     def usable(self, ref: ModelRef) -> bool:
         """Whether a request to it could work; False for one that is not in the catalog."""
         row = self._rows.get(ref)
-        return row is not None and self._openers[row.dialect].usable(row)
+        return row is not None and self._openers[row.dialect].problem(row) is None
 
     async def close(self) -> None:
         """End what the openers started."""
         for opener in self._openers.values():
             await opener.close()
+
+    def _facts(self, row: ModelRow) -> ModelFacts:
+        problem = self._openers[row.dialect].problem(row)
+        key_source = None if row.key_variable is None else f"environment variable {row.key_variable}"
+        return ModelFacts(
+            row.ref,
+            usable=problem is None,
+            context_window=row.context_window,
+            key_source=key_source,
+            problem=problem,
+        )
 
     def _row(self, ref: ModelRef) -> ModelRow:
         row = self._rows.get(ref)

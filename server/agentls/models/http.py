@@ -142,9 +142,13 @@ class HttpModels:
         """The model of a row."""
         return HttpModel(row, self._dialect, self._network, self._environ)
 
-    def usable(self, row: ModelRow) -> bool:
-        """Whether its key is set and can be sent, or none is needed."""
-        return not isinstance(credential(row, self._environ), Failure)
+    def problem(self, row: ModelRow) -> str | None:
+        """What keeps its key from being sent; None where it can be, or none is needed."""
+        key = credential(row, self._environ)
+        if not isinstance(key, Failure):
+            return None
+        # A server has the environment that it was started with.
+        return f"{key.message}; put the key for {row.name} into it and start agentls again"
 
     async def close(self) -> None:
         """Close the network's connections."""
@@ -294,13 +298,16 @@ def credential(row: ModelRow, environ: Mapping[str, str]) -> str | Failure | Non
     """The key of a row: None where it needs none, a failure (which never holds any part of it) where it is unusable."""
     if row.key_variable is None:
         return None
-    key = environ.get(row.key_variable, "").strip()
+    name = f'environment variable "{row.key_variable}"'
+    if row.key_variable not in environ:
+        return Failure(f"the {name} is not set", "MISSING_CREDENTIAL")
+    key = environ[row.key_variable].strip()
     if not key:
-        return Failure(f'the environment variable "{row.key_variable}" holds no key', "MISSING_CREDENTIAL")
+        return Failure(f"the {name} is empty", "MISSING_CREDENTIAL")
     if not key.isascii() or not key.isprintable() or " " in key:
         # Such a header would fail deep in the network code, with a message that says nothing, or with the key in it.
         return Failure(
-            f'the key in "{row.key_variable}" has a space, a line break or a character that no key has',
+            f"the {name} has a space, a line break or a character that no key has",
             "INVALID_CREDENTIAL",
         )
     return key

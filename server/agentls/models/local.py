@@ -160,9 +160,10 @@ class LocalModels:
         self._servers.append(server)
         return LocalModel(row, self._dialect, self._network, server, lambda: missing(self._directory))
 
-    def usable(self, row: ModelRow) -> bool:
-        """Whether llama.cpp is installed and the weights are there."""
-        return missing(self._directory) is None
+    def problem(self, row: ModelRow) -> str | None:
+        """That llama.cpp or the weights are missing, with the command that adds them."""
+        failure = missing(self._directory)
+        return None if failure is None else failure.message
 
     async def close(self) -> None:
         """End the children, and the network's connections to them."""

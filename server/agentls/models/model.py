@@ -39,8 +39,24 @@ class Model(Protocol):
         cancelling the task that reads it, closes the provider's connection before it returns."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model as a person chooses it. `key_source` says where its key comes from (never the key), such as
+    `environment variable OPENAI_API_KEY`; None where it needs none. `problem` says why it is not usable, and what to
+    do."""
+
+    ref: ModelRef
+    usable: bool
+    context_window: int
+    key_source: str | None = None
+    problem: str | None = None
+
+
 class Models(Protocol):
     """The models that this server can ask."""
+
+    def all(self) -> tuple[ModelFacts, ...]:
+        """Every one, in order of preference."""
 
     def default(self) -> ModelRef:
         """The one that a new agent gets when nobody names one."""

@@ -7,12 +7,15 @@ A script is a JSON object `{"pace": 40, "replies": [...]}`. A reply says when it
 The first reply whose conditions all hold is given. `when` is a regular expression searched in the newest text of a
 person, `context` one searched in `producer: title` of the newest injected context that came after the person's message
 before that; `answers` is how many answers the request holds, `step` how many of them came after the newest text of a
-person. A reply without any condition is due after as many answers as there are such replies before it, so that a plain
-list is a conversation. Where none is due the newest text of a person is quoted back.
+person. `result` is a regular expression searched in the newest tool result after that text, written `read ok: …` or
+`read failed: …`; `offers` lists tools that the request has to offer. A reply without any condition is due after as many
+answers as there are such replies before it, so that a plain list is a conversation. Where none is due the newest text
+of a person is quoted back.
 
 A piece is one of `text`, `reasoning`, `call {name, arguments, id?}`, `usage {inputTokens, …}`, `wait` (milliseconds),
 `finish` (`stop`, `length`, …) or `failure {message, code, …}`. Texts and arguments come word by word, `pace`
-milliseconds apart, and may hold `{user}`, `{previous}` (the text of a person before that), `{producer}`, `{context}`.
+milliseconds apart, and may hold `{user}`, `{previous}` (the text of a person before that), `{producer}`, `{context}`,
+`{result}`, and the named groups of the conditions: `(?P<file>…)` is `{file}`. Each stands for one line.
 
 The model keeps no state: what it says follows from the request alone, so that it is the same after a crash.
 """
@@ -22,14 +25,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from agentls.core.blocks import ReasoningBlock, TextBlock, ToolCallBlock, text_of
+from agentls.core.blocks import ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock, text_of
 from agentls.core.chunks import (
     BlockEnd,
     BlockStart,
@@ -42,7 +45,7 @@ from agentls.core.chunks import (
     UsageChunk,
 )
 from agentls.core.errors import UserError
-from agentls.core.ids import CallId
+from agentls.core.ids import CallId, is_producer_message
 from agentls.core.json import canonical
 from agentls.core.messages import Message
 from agentls.core.reasons import Failed, Failure, FinishReason, MaxTokens, Stop, ToolCalls
@@ -66,7 +69,7 @@ DEMO_SCRIPT = Path(__file__).with_name("demo.json")
 """The script of the built-in demo."""
 
 _WORD = re.compile(r"\S+\s*|\s+")
-_PLACEHOLDER = re.compile(r"\{(user|previous|producer|context)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 _Count = Annotated[int, Field(ge=0)]
 
@@ -126,11 +129,13 @@ class Reply(_Part):
     pieces: tuple[Piece, ...] = Field(strict=False)
     when: str | None = None
     context: str | None = None
+    result: str | None = None
     answers: _Count | None = None
     step: _Count | None = None
+    offers: tuple[str, ...] = Field(default=(), strict=False)
     pace: _Count | None = None
 
-    @field_validator("when", "context")
+    @field_validator("when", "context", "result")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
@@ -143,7 +148,7 @@ class Reply(_Part):
     @property
     def is_plain(self) -> bool:
         """Whether it has no condition but its place."""
-        return self.when is None and self.context is None and self.answers is None and self.step is None
+        return self.model_fields_set <= {"pieces", "pace"}
 
 
 class Script(_Part):
@@ -179,9 +184,11 @@ class ScriptedModels:
         """The model of a row; its script is read now."""
         return Scripted(row, load(Path(row.base_url) if row.base_url else DEMO_SCRIPT))
 
-    def usable(self, row: ModelRow) -> bool:
-        """Whether the script is there."""
-        return not row.base_url or Path(row.base_url).is_file()
+    def problem(self, row: ModelRow) -> str | None:
+        """That the script is not there; what is wrong in it is told when it is opened."""
+        if not row.base_url or Path(row.base_url).is_file():
+            return None
+        return f'there is no script "{row.base_url}"; write it there or name another one'
 
     async def close(self) -> None:
         """Nothing was started."""
@@ -201,7 +208,8 @@ class Scripted:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of the reply that is due (see `Model.stream`)."""
         conversation = _Conversation.of(request.messages)
-        reply = _due(self._script, conversation)
+        offered = frozenset(tool.name for tool in request.tools)
+        reply, conversation = _due(self._script, conversation, offered)
         pieces, pace = (reply.pieces, reply.pace) if reply is not None else (_echo(conversation), None)
         seconds = (self._script.pace if pace is None else pace) / 1000
         run = _Run(conversation)
@@ -221,14 +229,16 @@ class Scripted:
 
 @dataclass(frozen=True, slots=True)
 class _Conversation:
-    """What a script may ask of a request, and quote from it."""
+    """What a script may ask of a request, and quote from it. `groups` are those of the reply that is due."""
 
     user: str = ""
     previous: str = ""
     producer: str = ""
     context: str = ""
+    result: _Result | None = None
     answers: int = 0
     step: int = 0
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(messages: Sequence[Message]) -> _Conversation:
@@ -236,24 +246,67 @@ class _Conversation:
         fresh: list[Message] = []
         earlier: list[Message] = []
         answers = step = 0
+        names: dict[CallId, str] = {}
+        result: _Result | None = None
         for message in messages:
             if message.role == "assistant":
                 answers += 1
                 step += 1
+                names.update({call.id: call.name for call in message.content if isinstance(call, ToolCallBlock)})
             elif is_person(message.source):
                 user, previous, step = text_of(message.content), user, 0
                 earlier, fresh = fresh, []
-            elif message.role == "user" and not isinstance(message.source, ToolSource):
+                result = None
+            elif isinstance(message.source, ToolSource):
+                for block in message.content:
+                    if isinstance(block, ToolResultBlock):
+                        name = names.get(block.tool_call_id, "")
+                        result = _Result(name, text_of(block.content), failed=block.is_error)
+            elif message.role == "user" and not is_producer_message(message.id):
+                # What the server adds by itself is no news that anybody tells the script.
                 fresh.append(message)
+        found = _Conversation(user, previous, result=result, answers=answers, step=step)
         newest = next(reversed(fresh or earlier), None)
         if newest is None:
-            return _Conversation(user, previous, answers=answers, step=step)
-        return _Conversation(user, previous, producer_of(newest.source), _title(newest), answers, step)
+            return found
+        return replace(found, producer=producer_of(newest.source), context=_title(newest))
 
     def filled(self, text: str) -> str:
         """`text` with its placeholders replaced by one line each."""
-        values = {"user": self.user, "previous": self.previous, "producer": self.producer, "context": self.context}
-        return _PLACEHOLDER.sub(lambda found: one_line(values[found[1]], 200), text)
+        values = {
+            "user": self.user,
+            "previous": self.previous,
+            "producer": self.producer,
+            "context": self.context,
+            "result": "" if self.result is None else self.result.text,
+            **self.groups,
+        }
+        return _PLACEHOLDER.sub(lambda found: one_line(values[found[1]], 200) if found[1] in values else found[0], text)
+
+    def filled_in(self, value: JsonValue) -> JsonValue:
+        """A JSON value with all its texts filled, so that what they quote cannot break it."""
+        match value:
+            case str():
+                return self.filled(value)
+            case list():
+                return [self.filled_in(item) for item in value]
+            case dict():
+                return {key: self.filled_in(item) for key, item in value.items()}
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The newest answer of a tool."""
+
+    tool: str
+    text: str
+    failed: bool
+
+    @property
+    def label(self) -> str:
+        """What a reply's `result` is searched in."""
+        return f"{self.tool} {'failed' if self.failed else 'ok'}: {self.text}"
 
 
 def _title(message: Message) -> str:
@@ -274,29 +327,36 @@ def _title(message: Message) -> str:
     return next((line.strip() for line in text_of(message.content).split("\n") if line.strip()), "no text")
 
 
-def _due(script: Script, conversation: _Conversation) -> Reply | None:
+def _due(script: Script, conversation: _Conversation, offered: frozenset[str]) -> tuple[Reply | None, _Conversation]:
+    """The reply that is due, if any, and the conversation with the groups that its conditions have found."""
     place = 0
     for reply in script.replies:
         if reply.is_plain:
             if place == conversation.answers:
-                return reply
+                return reply, conversation
             place += 1
-        elif _holds(reply, conversation):
-            return reply
-    return None
+        elif offered.issuperset(reply.offers) and (groups := _groups(reply, conversation)) is not None:
+            return reply, replace(conversation, groups=groups)
+    return None, conversation
 
 
-def _holds(reply: Reply, conversation: _Conversation) -> bool:
+def _groups(reply: Reply, conversation: _Conversation) -> dict[str, str] | None:
+    """The named groups of a reply's conditions; None where one of them does not hold."""
     if reply.answers is not None and reply.answers != conversation.answers:
-        return False
+        return None
     if reply.step is not None and reply.step != conversation.step:
-        return False
-    if reply.when is not None and re.search(reply.when, conversation.user) is None:
-        return False
-    if reply.context is None:
-        return True
-    label = f"{conversation.producer}: {conversation.context}"
-    return bool(conversation.producer) and re.search(reply.context, label) is not None
+        return None
+    context = f"{conversation.producer}: {conversation.context}" if conversation.producer else None
+    result = None if conversation.result is None else conversation.result.label
+    groups: dict[str, str] = {}
+    for pattern, text in ((reply.when, conversation.user), (reply.context, context), (reply.result, result)):
+        if pattern is None:
+            continue
+        found = None if text is None else re.search(pattern, text)
+        if found is None:
+            return None
+        groups.update(found.groupdict(""))
+    return groups
 
 
 def _echo(conversation: _Conversation) -> tuple[Piece, ...]:
@@ -361,8 +421,10 @@ class _Run:
         self._index += 1
         self._calls += 1
         provider_id = call.id or f"call-{self._index}"
-        arguments = call.arguments if isinstance(call.arguments, str) else canonical(call.arguments)
-        arguments = self._conversation.filled(arguments)
+        if isinstance(call.arguments, str):
+            arguments = self._conversation.filled(call.arguments)
+        else:
+            arguments = canonical(self._conversation.filled_in(call.arguments))
         yield BlockStart(self._index, "tool-call")
         for word in _WORD.findall(arguments) or [""]:
             yield ToolCallDelta(self._index, provider_id, call.name, word)

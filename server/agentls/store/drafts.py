@@ -19,6 +19,8 @@ _PAGES_A_WRITE = 2
 
 _INSERT = "INSERT INTO piece (session, n, message, idx, kind, offset, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _DROP = "DELETE FROM piece WHERE session = ? AND message = ?"
+_FORGET = "DELETE FROM piece WHERE session = ?"
+_SESSIONS = "SELECT DISTINCT session FROM piece"
 _ALL = "SELECT message, idx, kind, offset, text FROM piece WHERE session = ? ORDER BY n"
 _LAST = "SELECT max(n) FROM piece WHERE session = ?"
 
@@ -67,19 +69,22 @@ class Drafts:
 
     def drop(self, session: str, message: MessageId) -> None:
         """Forget a message's pieces."""
-        try:
-            self._connection.execute(_DROP, (session, message))
-        except sqlite3.Error as error:
-            raise self._failed(error) from error
-        self._note()
+        self._write(_DROP, session, message)
+
+    def forget(self, session: str) -> None:
+        """Forget all pieces of a session."""
+        self._write(_FORGET, session)
 
     def beat(self) -> None:
         """Write something, to learn whether that works."""
+        self._write(BEAT)
+
+    def sessions(self) -> tuple[str, ...]:
+        """Those that have pieces."""
         try:
-            self._connection.execute(BEAT)
+            return tuple(session for (session,) in self._connection.execute(_SESSIONS).fetchall())
         except sqlite3.Error as error:
-            raise self._failed(error) from error
-        self._note()
+            raise unavailable(error, self._path, "read") from error
 
     def pieces(self, session: str) -> tuple[DraftPiece, ...]:
         """A session's pieces, in the order in which they were written."""
@@ -103,6 +108,13 @@ class Drafts:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _write(self, statement: str, *parameters: str) -> None:
+        try:
+            self._connection.execute(statement, parameters)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        self._note()
 
     def _note(self) -> None:
         rested = self.log.is_clean

@@ -31,6 +31,7 @@ from agentls.store.transaction import Batch, Row, Tail
 from agentls.store.writer import Answer, Writer
 
 _PACK_INLINE = 16 * 1024  # Bytes that take the event loop a fifth of a millisecond; longer ones are the writer's.
+_ROWS_INLINE = 100  # Events that take the event loop 3 ms; a fork copies thousands, whose rows the writer makes.
 _EVENTS_A_READ = 1000
 _SUMMARY_OF = 4096  # Characters that a summary is made of, since a long text need not be read whole for one line.
 
@@ -74,7 +75,7 @@ class SqliteLog:
                 raise LogicError(f'event {one.seq} of session "{self.header.id}" is followed by {next_one.seq}')
         batch = Batch(
             self._tail,
-            tuple(map(_row, events)),
+            _rows_of(tuple(events)),
             durable,
             title=_newest(events, lambda data: data.title if isinstance(data, SessionTitle) else None),
             summary=_newest(events, _said),
@@ -165,6 +166,14 @@ def _said(data: EventData) -> str | None:
         case _:
             return None
     return one_line(text.lstrip()[:_SUMMARY_OF]) or None
+
+
+def _rows_of(events: tuple[Event, ...]) -> Callable[[], tuple[Row, ...]]:
+    """The events' rows, made now where that is short work, else when they are asked for."""
+    if len(events) > _ROWS_INLINE:
+        return lambda: tuple(map(_row, events))
+    rows = tuple(map(_row, events))
+    return lambda: rows
 
 
 def _row(event: Event) -> Row:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _HEADER = "id, workspace, cwd, created_at, version, parent, seed_length"
 
 FIND = f"SELECT key, {_HEADER} FROM session WHERE id = CAST(? AS TEXT)"
+KNOWN = "SELECT 1 FROM session WHERE id = CAST(? AS TEXT)"
 LENGTH = "SELECT next_seq FROM session WHERE key = ?"
 EVENTS = "SELECT at, time, type, ignorable, data FROM event WHERE at >= ? AND at < ? ORDER BY at"
 # The index is used only where a query repeats its condition, hence two terms for one type.
@@ -70,6 +72,17 @@ class Reader:
             raise UnsupportedFormat(_newer(header))
         return key, header
 
+    def knows(self, session: str) -> bool:
+        """Whether a session of that id is stored, in whatever format."""
+        try:
+            return self._connection.execute(KNOWN, (as_text(session),)).fetchone() is not None
+        except sqlite3.Error as error:
+            raise unavailable(error, self._path, "read") from error
+
+    def forget(self, session: str) -> None:
+        """Forget what earlier reads told of a session that is gone."""
+        self._damage.pop(session, None)
+
     def length(self, key: int) -> int:
         """How many events a session has."""
         try:
@@ -95,7 +108,8 @@ class Reader:
         stop = min(before, self.length(key))
         try:
             opened = self._seq(LAST_START, low, stop)
-            if opened is not None and (self._seq(LAST_END, low, stop) or 0) < opened:
+            ended = self._seq(LAST_END, low, stop)
+            if opened is not None and (ended is None or ended < opened):
                 stop = opened
             start = self._seq(LAST_START, low, stop - max(limit, 1) + 1)
             if start is None or self._seq(LAST_START, low, start) is None:
@@ -109,17 +123,15 @@ class Reader:
     ) -> tuple[tuple[SessionSummary, ...], str | None]:
         """See SessionStore."""
         time, after_key = (None, None) if after is None else _from_cursor(after)
-        try:
-            rows = self._connection.execute(LIST, (as_text(workspace), time, after_key, limit + 1)).fetchall()
-        except sqlite3.Error as error:
-            raise unavailable(error, self._path, "read") from error
         summaries = []
         key = 0
-        for key, title, summary, provider, model, length, last_time, *fields in rows[:limit]:
-            header = SessionHeader(*fields)
-            ref = None if provider is None else ModelRef(provider, model)
-            damaged = self._damage_of(header, key, length)
-            summaries.append(SessionSummary(header, title, length, last_time, summary, ref, damaged))
+        with self._snapshot():
+            rows = self._connection.execute(LIST, (as_text(workspace), time, after_key, limit + 1)).fetchall()
+            for key, title, summary, provider, model, length, last_time, *fields in rows[:limit]:
+                header = SessionHeader(*fields)
+                ref = None if provider is None else ModelRef(provider, model)
+                damaged = self._damage_of(header, key, length)
+                summaries.append(SessionSummary(header, title, length, last_time, summary, ref, damaged))
         if len(rows) <= limit or not summaries:
             return tuple(summaries), None
         return tuple(summaries), f"{summaries[-1].last_time}.{key}"
@@ -127,6 +139,18 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """One state of the file for all reads: a session that is deleted meanwhile is there whole, not damaged."""
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise unavailable(error, self._path, "read") from error
 
     def _seq(self, query: str, low: int, before: int) -> int | None:
         row = self._connection.execute(query, (low, low + before)).fetchone()
@@ -196,13 +220,17 @@ def _from_cursor(cursor: str) -> tuple[int, int]:
 class ReadingThread:
     """A Reader on a thread of its own, so that the event loop goes on; its methods are those of Reader."""
 
-    def __init__(self, path: Path) -> None:
-        self._reader = Reader(path)
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentls-store-read")
 
     async def find(self, session: str) -> tuple[int, SessionHeader] | None:
         """See Reader."""
         return await self._run(self._reader.find, session)
+
+    async def forget(self, session: str) -> None:
+        """See Reader."""
+        await self._run(self._reader.forget, session)
 
     async def length(self, key: int) -> int:
         """See Reader."""

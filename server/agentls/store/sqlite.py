@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from agentls.core.errors import LogicError, SessionHeld, UnknownSession
+from agentls.core.errors import LogicError, SessionHeld, StoreUnavailable, UnknownSession
 from agentls.core.events import SessionHeader
 from agentls.core.ids import SessionId
 from agentls.store.drafts import Drafts
 from agentls.store.lock import SessionLock
 from agentls.store.log import SqliteLog
-from agentls.store.reader import ReadingThread
+from agentls.store.reader import Reader, ReadingThread
 from agentls.store.schema import DRAFTS, SESSIONS, make_directory, prepare
 from agentls.store.store import SessionSummary
 from agentls.store.transaction import Tail
@@ -40,11 +41,16 @@ class SqliteStore:
         prepare(sessions, SESSIONS)
         prepare(drafts, DRAFTS)
         self._drafts = Drafts(drafts)
-        self._reads = ReadingThread(sessions)
+        reader = Reader(sessions)
+        self._reads = ReadingThread(reader)
         self._writer = Writer(sessions, self._drafts.log, trace)
         self._drafts.wake = self._writer.wake
         self._logs: set[SqliteLog] = set()
+        self._deleting: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
+        # A disk that takes no writes now does not keep the store from being read.
+        with suppress(StoreUnavailable):
+            self._forget_orphans(reader)
 
     async def create(self, header: SessionHeader) -> SqliteLog:
         """A new session, held; nothing of it is stored before its first events."""
@@ -83,6 +89,16 @@ class SqliteStore:
         self._require_open()
         return await self._reads.list(workspace, limit, after)
 
+    async def delete(self, session: SessionId) -> None:
+        """Remove all of a session. The databases cannot be changed in one transaction: text in flight goes last, and
+        what a crash or a fault leaves of it belongs to no session and goes when a store is opened next."""
+        self._require_open()
+        lock = SessionLock.acquire(self._locks, session)
+        deleting = asyncio.create_task(self._delete(session, lock))
+        self._deleting.add(deleting)
+        deleting.add_done_callback(self._deleted)
+        await asyncio.shield(deleting)
+
     async def close(self) -> None:
         """Close every log and the files, once all that was given is done. Safe twice."""
         if self._closing is None:
@@ -91,7 +107,43 @@ class SqliteStore:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
+    async def _delete(self, session: SessionId, lock: SessionLock) -> None:
+        try:
+            found = await self._reads.find(session)
+            if found is None:
+                raise UnknownSession(session)
+            fault = await self._writer.delete(found[0])
+            if fault is not None:
+                raise fault
+            with suppress(StoreUnavailable):
+                self._drafts.forget(session)
+            await self._reads.forget(session)
+        finally:
+            lock.release()
+
+    def _deleted(self, deleting: asyncio.Task[None]) -> None:
+        self._deleting.discard(deleting)
+        if not deleting.cancelled():
+            deleting.exception()  # It was for the one who waited; where nobody does any more, it makes no noise.
+
+    def _forget_orphans(self, reader: Reader) -> None:
+        """Remove text in flight of sessions that were deleted."""
+        for session in self._drafts.sessions():
+            if reader.knows(session):
+                continue
+            try:
+                lock = SessionLock.acquire(self._locks, session)
+            except SessionHeld:
+                continue  # It is being made, or being deleted.
+            try:
+                if not reader.knows(session):
+                    self._drafts.forget(session)
+            finally:
+                lock.release()
+
     async def _close(self) -> None:
+        if self._deleting:
+            await asyncio.wait(self._deleting)
         fault = await self._writer.stop()
         self._drafts.close()
         await self._reads.stop()

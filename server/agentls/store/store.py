@@ -91,5 +91,10 @@ class SessionStore(Protocol):
     ) -> tuple[tuple[SessionSummary, ...], str | None]:
         """Summaries, newest first, of one workspace URI or all, and the cursor of the next page."""
 
+    async def delete(self, session: SessionId) -> None:
+        """Remove all of a session: row, events, text in flight. It is gone from the disk on return, and whole where
+        this raises; whoever waits may be cancelled, and it is done all the same. SessionHeld while it is open, also in
+        this process; UnknownSession where there is none; UnsupportedFormat for a newer one; StoreUnavailable."""
+
     async def close(self) -> None:
         """Close every log and the files."""

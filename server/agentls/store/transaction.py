@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -34,6 +35,8 @@ UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT)
     summary = coalesce(CAST(? AS TEXT), summary), model_provider = coalesce(CAST(? AS TEXT), model_provider),
     model_id = coalesce(CAST(? AS TEXT), model_id)
 WHERE key = ? AND next_seq = ?"""
+_DELETE_EVENTS = "DELETE FROM event WHERE at >= ? AND at < ?"
+_DELETE_SESSION = "DELETE FROM session WHERE key = ?"
 _INSERT_EVENTS = "INSERT INTO event (at, time, type, ignorable, data) VALUES "
 
 
@@ -57,16 +60,22 @@ class Tail:
     fault: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Batch:
-    """Events of one log that are stored together, and what the session's row says from now on (None: as before)."""
+    """Events of one log that are stored together, and what the session's row says from now on (None: as before).
+    `make` gives the rows; the writer thread asks for them once."""
 
     tail: Tail
-    rows: tuple[Row, ...]
+    make: Callable[[], tuple[Row, ...]]
     durable: bool
     title: str | None = None
     summary: str | None = None
     model: ModelRef | None = None
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """In the order of the log."""
+        return self.make()
 
 
 class Transactions:
@@ -88,11 +97,11 @@ class Transactions:
     def store(self, batches: Sequence[Batch]) -> list[LogicError | None]:
         """Store the batches, all or none, but for those that do not continue their log: each has its error or None.
         On disk at the end if any of them is durable."""
+        size = sum(len(row.payload) for batch in batches for row in batch.rows)
         with self._written(durable=any(batch.durable for batch in batches)):
             gaps = [self._store(batch) for batch in batches]
             if not any(batch.rows and gap is None for batch, gap in zip(batches, gaps, strict=True)):
                 self._connection.execute(BEAT)
-        size = sum(len(row.payload) for batch in batches for row in batch.rows)
         self.log.note(_PAGES_A_BATCH * len(batches) + size // _PAGE)
         return gaps
 
@@ -101,6 +110,13 @@ class Transactions:
         with self._written(durable=True):
             self._connection.execute(BEAT)
         self.log.note(1)
+
+    def delete(self, key: int) -> None:
+        """Remove a session's row and events, all or none; on disk at the end."""
+        with self._written(durable=True):
+            events = self._connection.execute(_DELETE_EVENTS, (key << SEQ_BITS, (key + 1) << SEQ_BITS)).rowcount
+            self._connection.execute(_DELETE_SESSION, (key,))
+        self.log.note(_PAGES_A_BATCH + events)
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,7 +7,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,12 @@ class _Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class _Delete:
+    key: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
 class _Release:
     lock: SessionLock
     answer: Answer
@@ -56,7 +62,7 @@ class _Wake:
     """Something else than a batch was written; it will want a checkpoint."""
 
 
-_Job: TypeAlias = _Append | _Probe | _Release | _Stop | _Wake
+_Job: TypeAlias = _Append | _Probe | _Delete | _Release | _Stop | _Wake
 
 
 class Writer:
@@ -85,6 +91,12 @@ class Writer:
         """Write and sync one row; where that succeeds, the log takes batches again."""
         answer = _answer()
         self._jobs.put(_Probe(tail, answer))
+        return answer
+
+    def delete(self, key: int) -> Answer:
+        """Remove a stored session that is held and in no log."""
+        answer = _answer()
+        self._jobs.put(_Delete(key, answer))
         return answer
 
     def release(self, lock: SessionLock) -> Answer:
@@ -141,6 +153,8 @@ class Writer:
             match job:
                 case _Probe():
                     _deliver([(job.answer, _attempt(partial(self._beat, job.tail)))])
+                case _Delete():
+                    _deliver([(job.answer, _attempt(partial(self._delete, job.key)))])
                 case _Release():
                     _deliver([(job.answer, _attempt(job.lock.release))])
         self._commit(waiting)
@@ -185,11 +199,20 @@ class Writer:
         return error
 
     def _beat(self, tail: Tail) -> None:
-        try:
+        with self._said_in_words():
             self._transactions.beat()
+        tail.fault = None
+
+    def _delete(self, key: int) -> None:
+        with self._said_in_words():
+            self._transactions.delete(key)
+
+    @contextlib.contextmanager
+    def _said_in_words(self) -> Iterator[None]:
+        try:
+            yield
         except (sqlite3.Error, OSError) as error:
             raise self._in_words(error) from error
-        tail.fault = None
 
     def _close(self) -> None:
         self._transactions.close()

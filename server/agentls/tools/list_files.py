@@ -51,6 +51,7 @@ class ListFiles:
         "many, the deeper folders are given with the number of their files; list one of them to see more."
     )
     arguments = ListFilesArguments
+    read_only = True
 
     def __init__(self, walked_max: int = WALKED_MAX) -> None:
         self._walked_max = walked_max
@@ -59,6 +60,7 @@ class ListFiles:
         return True
 
     async def asks(self, arguments: ListFilesArguments, context: ToolContext) -> JsonObject | None:
+        """Never."""
         return None
 
     async def run(self, arguments: ListFilesArguments, context: ToolContext) -> Output:

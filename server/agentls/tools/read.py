@@ -70,11 +70,13 @@ class Read:
         "Text that the person has not saved yet is read from their editor."
     )
     arguments = ReadArguments
+    read_only = True
 
     def parallel(self, arguments: ReadArguments) -> bool:
         return True
 
     async def asks(self, arguments: ReadArguments, context: ToolContext) -> JsonObject | None:
+        """Never."""
         return None
 
     async def run(self, arguments: ReadArguments, context: ToolContext) -> Output:

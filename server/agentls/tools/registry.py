@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -39,8 +40,18 @@ class Call:
     """A call whose arguments are known to fit: its tool's answers for them (see `Tool`), its text bounded."""
 
     parallel: bool
+    read_only: bool
     asks: Callable[[ToolContext], Awaitable[JsonObject | None]]
     run: Callable[[ToolContext], Awaitable[Output]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFacts:
+    """A tool as people read of it: what the model is told, whether it only reads, and when it asks."""
+
+    schema: ToolSchema
+    read_only: bool
+    asks: str
 
 
 class Registry:
@@ -48,18 +59,28 @@ class Registry:
 
     def __init__(self) -> None:
         self._prepare: dict[str, Callable[[JsonObject], Call]] = {}
-        self._schemas: dict[str, ToolSchema] = {}
+        self._facts: dict[str, ToolFacts] = {}
 
     def register(self, tool: Tool[A]) -> None:
         """Add a tool; a name that is taken is a ValueError."""
-        if tool.name in self._schemas:
+        if tool.name in self._facts:
             raise ValueError(f'tool "{tool.name}" is registered already')
-        self._schemas[tool.name] = ToolSchema(tool.name, tool.description, parameters(tool.arguments))
+        schema = ToolSchema(tool.name, tool.description, parameters(tool.arguments))
+        asks = " ".join((inspect.getdoc(tool.asks) or "").split())
+        self._facts[tool.name] = ToolFacts(schema, tool.read_only is True, asks)
         self._prepare[tool.name] = partial(_prepare, tool)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         """All tools as the model is told of them, by name."""
-        return tuple(self._schemas[name] for name in sorted(self._schemas))
+        return tuple(facts.schema for facts in self.facts())
+
+    def read_only(self) -> frozenset[str]:
+        """The names of those that are offered also to an agent that may only read."""
+        return frozenset(name for name, facts in self._facts.items() if facts.read_only)
+
+    def facts(self) -> tuple[ToolFacts, ...]:
+        """All tools as people read of them, by name."""
+        return tuple(self._facts[name] for name in sorted(self._facts))
 
     def prepare(self, name: str, arguments: JsonObject) -> Call:
         """A call that can run; a ToolError with `UNKNOWN_TOOL` or `INVALID_ARGS` for one that cannot."""
@@ -112,7 +133,7 @@ def _prepare(tool: Tool[A], raw: JsonObject) -> Call:
         output = await tool.run(arguments, context)
         return Output(bounded(mend(output.text)), output.meta)
 
-    return Call(tool.parallel(arguments) is True, partial(tool.asks, arguments), run)
+    return Call(tool.parallel(arguments) is True, tool.read_only is True, partial(tool.asks, arguments), run)
 
 
 def _parse(tool: Tool[A], raw: JsonObject) -> A:

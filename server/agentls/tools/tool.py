@@ -1,30 +1,16 @@
 """What a tool is, what it is given, and what it answers.
 
-A failure is an answer too: a `ToolError` with one of these codes, on which others rely, and a text that tells the
-model what to do.
-
-    INVALID_ARGS       the arguments do not fit; names the field
-    UNKNOWN_TOOL       there is no tool of that name
-    NOT_FOUND          there is no such file or folder
-    IS_DIRECTORY       a folder where a file is needed
-    NOT_A_DIRECTORY    a file where a folder is needed
-    BINARY             the file is no text
-    TOO_LARGE          more bytes than the tool takes
-    OUTSIDE_WORKSPACE  the path leads out of the workspace
-    UNSAVED_BUFFER     an editor has unsaved text of the file
-    STALE              the file is not as it was last read, or was never read
-    PERMISSION         the system does not allow it
-    IO                 anything else that the system says
-    ABORTED            the call was stopped
+A failure is an answer too: a code of `CODES` and a text that tells the model what to do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -39,6 +25,34 @@ from agentls.workspace.uris import to_path
 OUTPUT_MAX = 51_200
 """UTF-8 bytes of a result's text, at most, all notices included."""
 
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "INVALID_ARGS": "the arguments do not fit; names the field",
+        "UNKNOWN_TOOL": "there is no tool of that name",
+        "NOT_FOUND": "there is no such file or folder",
+        "IS_DIRECTORY": "a folder where a file is needed",
+        "NOT_A_DIRECTORY": "a file where a folder is needed",
+        "BINARY": "the file is no text",
+        "TOO_LARGE": "more bytes than the tool takes",
+        "OUTSIDE_WORKSPACE": "the path leads out of the workspace",
+        "UNSAVED_BUFFER": "an editor has unsaved text of the file",
+        "STALE": "the file is not as it was last read, or was never read",
+        "PERMISSION": "the system does not allow it",
+        "IO": "anything else that the system says",
+        "DENIED": "the person did not allow it",
+        "BLOCKED": "a guard refused it",
+        "READ_ONLY": "the agent is in read-only mode, and the tool changes something",
+        "REPEATED_CALL": "the same call came too many times in a row",
+        "TIMEOUT": "it took longer than is allowed",
+        "TOOL_FAILED": "a fault of the tool itself",
+        "ABORTED": "it had begun and was stopped",
+        "ABORTED_BEFORE_DISPATCH": "it was stopped before it began",
+        "TOOL_OUTCOME_UNKNOWN": "the server ended while it ran; it may have happened or not",
+        "TOOL_NOT_STARTED": "the server ended before it began",
+    }
+)
+"""What the code of a failed call means. Others rely on the codes; one that is here is never renamed."""
+
 T = TypeVar("T")
 
 
@@ -52,7 +66,7 @@ A = TypeVar("A", bound=Arguments)
 
 
 class ToolError(Exception):
-    """Becomes the result of a call: `code` is stable, `text` says what failed and what to do."""
+    """Becomes the result of a call: `code` is one of `CODES`, `text` says what failed and what to do."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
@@ -97,17 +111,26 @@ class Tool(Protocol[A]):
     def arguments(self) -> type[A]:
         """What it takes."""
 
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing outside of itself, so that it is offered also to an agent that may only read."""
+
     def parallel(self, arguments: A) -> bool:
         """Whether this call may run beside others; one that may not waits for those before it and holds up those
         after it."""
 
     async def asks(self, arguments: A, context: ToolContext) -> JsonObject | None:
         """What a person has to allow, exactly as `run` will do it, or None for a call that needs no leave. It changes
-        nothing; a ToolError ends the call before anybody is asked."""
+        nothing; a ToolError ends the call before anybody is asked. Its docstring is one sentence for people on when it
+        asks and what it shows: the reference of tools has it."""
 
     async def run(self, arguments: A, context: ToolContext) -> Output:
-        """Do it. ToolError for a failure that the model can act on. When its task is cancelled, nothing of it runs
-        any more by the time it has ended."""
+        """Do it. ToolError for a failure that the model can act on.
+
+        When its task is cancelled, nothing of it runs any more by the time it has ended, and how it ends tells what
+        was done: CancelledError only where nothing was changed. What could not be stopped any more is answered as
+        always, with its Output or ToolError, so whoever cancels a call has to look at what it returned.
+        """
 
 
 def observed(meta: JsonValue) -> dict[str, str]:
@@ -141,14 +164,41 @@ def check(stop: threading.Event) -> None:
 
 
 async def in_thread(context: ToolContext, work: Callable[[], T]) -> T:
-    """Run what blocks in a thread. A cancelled call sets `context.stop` and waits for it, since a thread cannot be
-    ended from outside and must not go on after its call has."""
+    """Run what blocks, and changes nothing, in a thread. A cancelled call sets `context.stop` and waits for it, since
+    a thread cannot be ended from outside and must not go on after its call has; what it found is dropped."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        context.stop.set()
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
+        await _stopped(context, running)
         raise
+
+
+async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
+    """Run what blocks and changes something in a thread. A call that is cancelled before the thread begins changes
+    nothing; from then on the outcome is given, a cancelled call or not, unless `work` ended at a `check` of its own,
+    which it may only do while nothing is changed."""
+
+    def unless_stopped() -> T:
+        check(context.stop)
+        return work()
+
+    running = asyncio.get_running_loop().run_in_executor(None, unless_stopped)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _stopped(context, running)
+        if running.cancelled():
+            raise
+        error = running.exception()
+        if isinstance(error, ToolError) and error.code == "ABORTED":
+            raise
+        return running.result()
+
+
+async def _stopped(context: ToolContext, running: asyncio.Future[T]) -> None:
+    """Tell the thread to stop and wait until it has ended, however often that is cancelled."""
+    context.stop.set()
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])

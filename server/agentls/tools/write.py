@@ -12,7 +12,16 @@ from pydantic import Field
 from agentls.core.json import JsonObject
 from agentls.core.visible import one_line
 from agentls.tools.paths import failures, locate, shown
-from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError, bounded, in_thread
+from agentls.tools.tool import (
+    OUTPUT_MAX,
+    Arguments,
+    Output,
+    ToolContext,
+    ToolError,
+    bounded,
+    change_in_thread,
+    in_thread,
+)
 from agentls.workspace import disk
 from agentls.workspace.diffs import Diff, unified
 from agentls.workspace.roots import real
@@ -60,11 +69,13 @@ class Write:
         "before. Line endings and encoding of an existing file are kept. The person is asked first."
     )
     arguments = WriteArguments
+    read_only = False
 
     def parallel(self, arguments: WriteArguments) -> bool:
         return False
 
     async def asks(self, arguments: WriteArguments, context: ToolContext) -> JsonObject | None:
+        """Where it would change something, and shows the path and the whole content or diff."""
         plan = await _plan(arguments, context)
         shows: dict[str, str] = {"path": arguments.path, "realPath": str(plan.path), "change": plan.change}
         match plan.change:
@@ -78,7 +89,7 @@ class Write:
         plan = await _plan(arguments, context)
         if plan.change == "none":
             return Output(f"{plan.name} has this content already; nothing was written", _meta(plan))
-        await in_thread(context, partial(_write, plan))
+        await change_in_thread(context, partial(_write, plan))
         context.seen[str(plan.path)] = content_hash(plan.data)
         return Output(_text(plan), _meta(plan))
 

@@ -87,6 +87,10 @@ class Documents:
 
     # What editors tell -----------------------------------------------------------------------------------------
 
+    def join(self, editor: Editor) -> None:
+        """An editor is there, whether or not it ever opens anything. It counts as active last until one acts."""
+        self._active.setdefault(editor, -len(self._active))
+
     def open(self, editor: Editor, uri: str, *, version: int, text: str) -> Buffer:
         """An editor opened a document; one that it has open already is taken anew. OSError where links lead nowhere."""
         buffer = Buffer(editor, uri, real(to_path(uri)), version, text)
@@ -141,6 +145,10 @@ class Documents:
         """Those of a file's buffers that are dirty, the one that holds it first. Two with different texts are a
         conflict that only a person can settle."""
         return tuple(buffer for buffer in self.at(path) if buffer.dirty)
+
+    def editors(self) -> tuple[Editor, ...]:
+        """All editors that are there, the one that was active last first."""
+        return tuple(sorted(self._active, key=lambda editor: -self._active[editor]))
 
     def all_unsaved(self) -> tuple[Buffer, ...]:
         """All dirty buffers by path, of each file the one that holds it first."""

@@ -98,6 +98,34 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
     return "file"
 
 
+class Rules:
+    """Whether single paths are ignored, by the rules as they are when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[bool, _Level | None]] = {}
+
+    def ignore(self, path: str | Path, top: Path, *, is_folder: bool) -> bool:
+        """Whether a path below `top` is ignored, or a folder between them. What is ignored above counts too, as do
+        the rules above `top` in its repository."""
+        ignored, level = self._inside(os.path.dirname(path), top)
+        return ignored or _is_ignored(level, os.fsencode(path), is_folder=is_folder)
+
+    def _inside(self, folder: str, top: Path) -> tuple[bool, _Level | None]:
+        """Whether a folder is ignored, and the rules that hold in it."""
+        unknown = []
+        while folder not in self._folders and folder != str(top):
+            unknown.append(folder)
+            folder = os.path.dirname(folder)
+        if folder not in self._folders:
+            self._folders[folder] = False, _level(top, _rules_above(top, top))
+        ignored, level = self._folders[folder]
+        for each in reversed(unknown):
+            ignored = ignored or _is_ignored(level, os.fsencode(each), is_folder=True)
+            level = None if ignored else _level(Path(each), level)
+            self._folders[each] = ignored, level
+        return ignored, level
+
+
 def _is_ignored(rules: _Level | None, path: bytes, *, is_folder: bool) -> bool:
     while rules is not None:
         if rules.patterns is not None:

@@ -1,0 +1,127 @@
+"""The beginning of a step: what is claimed leaves the inbox and enters history in one batch, or the turn ends there.
+
+A claim is tentative until that batch: a person may still edit or withdraw what a step is about to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentls.agent.hooks import Context, Proposal
+from agentls.agent.request import header, ledger
+from agentls.core.blocks import TextBlock
+from agentls.core.events import (
+    Discard,
+    EventData,
+    Hold,
+    HoldCause,
+    InboxItem,
+    RequestSent,
+    StepStart,
+    TurnCancel,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from agentls.core.frames import sealed
+from agentls.core.ids import producer_message
+from agentls.core.inbox import Inbox
+from agentls.core.messages import Message
+from agentls.core.reasons import CancelCause, MessageTrigger, TurnAborted, TurnEndReason
+from agentls.core.session import SessionState
+from agentls.core.turn import EnterStep, claimed, steering_to_queue
+
+
+def claim_of(inbox: Inbox, action: EnterStep) -> tuple[InboxItem, ...]:
+    """The messages that a step takes, in the order in which they enter history."""
+    return tuple(pending.item for pending in inbox.pending() if pending.item.id in action.claim)
+
+
+def produced(turn: int, step: int, contexts: Iterable[Context], after: int = 0) -> tuple[Message, ...]:
+    """The messages of contexts that the server's own producers and hooks give, numbered within their step."""
+    return tuple(
+        Message(producer_message(turn, step, n), "user", (TextBlock(text),), sealed(source, (TextBlock(text),)))
+        for n, (text, source) in enumerate(((one.text, one.source) for one in contexts), start=after + 1)
+    )
+
+
+def enter_step(
+    state: SessionState, action: EnterStep, proposal: Proposal, contexts: Sequence[Context] = ()
+) -> tuple[EventData, ...]:
+    """`dequeue…, turn/start?, step/start, user/message…, request/header?, request/sent`: one batch, so that a crash
+    never parts a message from its place in the queue before it has one in history."""
+    messages = (*_claimed(state, action), *produced(action.turn, action.step, contexts))
+    new = header(state, proposal)
+    events: list[EventData] = [*claimed(action), *_opening(state, action), StepStart(action.turn, action.step)]
+    events += [UserMessage(message) for message in messages]
+    if new != state.request_header:
+        events.append(new)
+    boundary = state.next_seq + len(events) - 1
+    items = ledger(state, proposal, messages, with_prompt=new != state.request_header)
+    events.append(RequestSent(action.turn, action.step, 1, boundary, items))
+    return tuple(events)
+
+
+def reject_step(
+    state: SessionState, action: EnterStep, reason: TurnEndReason, hold: HoldCause
+) -> tuple[EventData, ...]:
+    """`dequeue…, turn/start?, user/message…, update…, turn/end, hold?` of a step that does not begin: its messages are
+    in the turn that ends, and whatever else waits is held."""
+    rest = _rest(state, action)
+    usage = state.turns.open.usage if state.turns.open is not None else None
+    return (
+        *claimed(action, runs=False),
+        *_opening(state, action),
+        *(UserMessage(message) for message in _claimed(state, action)),
+        *steering_to_queue(rest),
+        TurnEnd(action.turn, reason, usage),
+        *((Hold(held=True, cause=hold),) if rest.free() else ()),
+    )
+
+
+def cancel_step(
+    state: SessionState, action: EnterStep, cause: CancelCause, *, keep_inbox: bool
+) -> tuple[EventData, ...]:
+    """`turn/cancel, dequeue…, turn/start?, user/message…, turn/end aborted, discard | update…, hold?`: a turn that was
+    cancelled before this step of it began."""
+    rest = _rest(state, action)
+    usage = state.turns.open.usage if state.turns.open is not None else None
+    waiting = rest.pending()
+    gone = tuple(pending.item.id for pending in waiting)
+    before = state.next_seq
+    held: tuple[EventData, ...] = ()
+    if keep_inbox:
+        held = (
+            *steering_to_queue(rest),
+            *((Hold(held=True, cause="cancel", before=before),) if rest.free() else ()),
+        )
+    elif gone:
+        held = (Discard(gone, "cancel"),)
+    return (
+        TurnCancel(action.turn, cause, keep_inbox),
+        *claimed(action, runs=False),
+        *_opening(state, action),
+        *(UserMessage(message) for message in _claimed(state, action)),
+        TurnEnd(action.turn, TurnAborted(cause), usage),
+        *held,
+    )
+
+
+def _claimed(state: SessionState, action: EnterStep) -> tuple[Message, ...]:
+    items = claim_of(state.inbox, action)
+    return tuple(Message(item.id, "user", item.content, sealed(item.source, item.content)) for item in items)
+
+
+def _opening(state: SessionState, action: EnterStep) -> tuple[EventData, ...]:
+    return (TurnStart(action.turn, MessageTrigger(action.claim)),) if state.turns.open is None else ()
+
+
+def _rest(state: SessionState, action: EnterStep) -> Inbox:
+    """The inbox without what the step claims."""
+    inbox = state.inbox
+    return Inbox(
+        queued=tuple(pending for pending in inbox.queued if pending.item.id not in action.claim),
+        steering=tuple(pending for pending in inbox.steering if pending.item.id not in action.claim),
+        hold_cause=inbox.hold_cause,
+        hold_before=inbox.hold_before,
+    )

@@ -1,0 +1,337 @@
+"""The agent that the host makes: what a person and others ask of it becomes events, and its loop does the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from agentls.agent import changes, fates
+from agentls.agent.agent import (
+    Agent,
+    Answered,
+    Cancelled,
+    Changed,
+    Content,
+    Decision,
+    IfIdle,
+    Mode,
+    Page,
+    Part,
+    Refusal,
+    Sent,
+    Target,
+    UnknownBlock,
+    UnknownRequest,
+)
+from agentls.agent.drawing import Drawing
+from agentls.agent.entering import cancel_step
+from agentls.agent.journal import Journal
+from agentls.agent.loop import Loop, Parts, open_turn
+from agentls.agent.pages import older_blocks, whole_block
+from agentls.agent.state import EditorFacts, inbox_of
+from agentls.agent.view import Drawn, View
+from agentls.core.errors import StoreUnavailable
+from agentls.core.events import (
+    AgentConfig,
+    ApprovalAsked,
+    ApprovalDecided,
+    Discard,
+    Enqueue,
+    Event,
+    EventData,
+    Fate,
+    Hold,
+    InboxItem,
+    Mention,
+    ModelRef,
+    QuestionAnswered,
+    SessionTitle,
+    TurnCancel,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from agentls.core.frames import sealed
+from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
+from agentls.core.inbox import content_hash, retry_hash
+from agentls.core.json import JsonValue
+from agentls.core.messages import Message
+from agentls.core.reasons import (
+    CancelCause,
+    Completed,
+    InjectionTrigger,
+    RetryTrigger,
+)
+from agentls.core.session import Observer, SessionState
+from agentls.core.sources import MessageSource, UserSource, form_of, is_person
+from agentls.core.transcript import Transcript
+from agentls.tools.tool import ToolContext
+
+logger = logging.getLogger(__name__)
+
+
+class LiveAgent(Agent):
+    """One session in memory, its drawing, and the loop that drives it."""
+
+    def __init__(
+        self,
+        agent_id: AgentId,
+        parts: Parts,
+        *,
+        workspace: str,
+        view: View,
+        transcript: Transcript,
+        default_model: ModelRef,
+        context: ToolContext,
+        journal: Callable[[Callable[[StoreUnavailable], None]], Journal],
+        watch: Observer | None = None,
+    ) -> None:
+        """`workspace` is a URI; `context` is what its tools may look at, its `seen` the session's; `journal` is made
+        with what is to be called when a commit fails; `watch` is told of each batch before it is drawn."""
+        self.id = agent_id
+        self.workspace = workspace
+        self.view = view
+        self._parts = parts
+        self._context = context
+        self._journal = journal(lambda error: self._loop.suspended(error))
+        session = self._journal.session
+        drawing = Drawing(
+            agent_id,
+            view,
+            transcript,
+            models=parts.models,
+            default_model=default_model,
+            committed=lambda: session.committed,
+        )
+        if watch is not None:
+            session.observe(watch)
+        session.observe(drawing.batch)
+        self._drawing = drawing
+        self._loop = Loop(
+            self, parts, journal=self._journal, drawing=drawing, default_model=default_model, context=context
+        )
+        drawing.state()
+
+    async def open(self, events: Sequence[EventData]) -> None:
+        """Append a new session's first events, or a loaded one's repair, before anyone else can."""
+        if events:
+            await self._journal.append(events, durable=True)
+
+    # Input -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        content: Content,
+        *,
+        id: MessageId,
+        target: Target = "next-turn",
+        wakeup: bool = True,
+        source: MessageSource | None = None,
+        contexts: tuple[Mention, ...] = (),
+        meta: JsonValue = None,
+        expected_turn: int | None = None,
+        if_idle: IfIdle = "start",
+    ) -> Sent:
+        injects = target == "next-step" and not wakeup
+        if injects and (source is None or is_person(source)):
+            raise ValueError("an injection needs a source that is not a person")
+        stamped = source or UserSource()
+        hashed = content_hash(content, form_of(stamped))
+        known = fates.repeated(self._state, id, hashed)
+        if isinstance(known, Sent):
+            return await self._repeat(known, content)
+        if known is not None:
+            return _refused(id, content, known)
+        if self._journal.failure is not None:
+            return _refused(id, content, "store-unavailable")
+        if injects:
+            message = Message(id, "user", content, sealed(stamped, content))
+            return await self._accept(id, content, self._injection(message), Fate("injected"))
+        verdict = fates.judge(self._state, target, wakeup=wakeup, expected_turn=expected_turn, if_idle=if_idle)
+        if isinstance(verdict, str):
+            return _refused(id, content, verdict)
+        lane, fate, position = verdict
+        item = InboxItem(id, lane, wakeup, content, stamped, hashed, fate, contexts, expected_turn, meta)
+        return await self._accept(id, content, (Enqueue(item, position),), fate)
+
+    def _injection(self, message: Message) -> tuple[EventData, ...]:
+        if self._state.current_turn() is not None:
+            return (UserMessage(message),)
+        turn = self._state.turns.last + 1
+        return TurnStart(turn, InjectionTrigger(message.id)), UserMessage(message), TurnEnd(turn, Completed())
+
+    async def retry(self, turn: int, *, id: MessageId) -> Sent:
+        known = fates.repeated(self._state, id, retry_hash(turn))
+        if isinstance(known, Sent):
+            return await self._repeat(known, ())
+        if known is not None:
+            return _refused(id, (), known)
+        if self._journal.failure is not None:
+            return _refused(id, (), "store-unavailable")
+        refusal = fates.judge_retry(self._state, turn)
+        if refusal is not None:
+            return _refused(id, (), refusal)
+        number = self._state.turns.last + 1
+        return await self._accept(id, (), (TurnStart(number, RetryTrigger(turn, id)),), Fate("started", turn=number))
+
+    async def _accept(self, message: MessageId, content: Content, events: Sequence[EventData], fate: Fate) -> Sent:
+        try:
+            committed = self._journal.append(events, durable=True)
+            self._loop.wake()
+            await committed
+        except StoreUnavailable:
+            return _refused(message, content, "store-unavailable")
+        return Sent(message, fate.outcome, turn=fate.turn, position=fate.position)
+
+    async def _repeat(self, known: Sent, content: Content) -> Sent:
+        if known.message_id not in self._journal.session.committed.inbox.known:
+            try:
+                await self._journal.settled()
+            except StoreUnavailable:
+                return _refused(known.message_id, content, "store-unavailable")
+        return known
+
+    # Control ---------------------------------------------------------------------------------------------------
+
+    async def edit(self, message: MessageId, content: Content) -> Changed:
+        return await self._change(changes.edit(self._state.inbox, message, content), content)
+
+    async def move(self, message: MessageId, before: MessageId | None) -> Changed:
+        return await self._change(changes.move(self._state.inbox, message, before))
+
+    async def promote(self, message: MessageId) -> Changed:
+        return await self._change(changes.promote(self._state.inbox, message))
+
+    async def remove(self, message: MessageId) -> Changed:
+        gone = self._state.inbox.find(message) is None
+        return await self._change(None if gone else (Discard((message,), "removed"),))
+
+    async def resume(self) -> Changed:
+        held = self._state.inbox.hold_cause is not None
+        return await self._change((Hold(held=False, cause="person"),) if held else ())
+
+    async def _change(self, events: Sequence[EventData] | None, content: Content | None = None) -> Changed:
+        """Append a change to what waits, None for a message that has left; a step that was about to take it asks
+        anew."""
+        if not events:
+            await self._journal.settled()
+            waiting = inbox_of(self._state.inbox)
+            return Changed("gone", waiting, content) if events is None else Changed("done", waiting)
+        changed = self._journal.append(events, durable=True)
+        self._loop.stop_hooks()
+        self._loop.wake()
+        await changed
+        return Changed("done", inbox_of(self._state.inbox))
+
+    async def configure(
+        self, *, model: ModelRef | None = None, mode: Mode | None = None, title: str | None = None, by: str = "person"
+    ) -> None:
+        events: list[EventData] = [AgentConfig(model=model, mode=mode)] if model is not None or mode is not None else []
+        if title is not None:
+            events.append(SessionTitle(title, by=by))
+        if events:
+            await self._journal.append(events, durable=True)
+
+    async def answer(
+        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+    ) -> Answered:
+        requests = self._state.requests
+        closed = requests.closed.get(request)
+        if closed is not None:
+            await self._journal.settled()
+            return Answered("already-resolved", None if _was_cancelled(closed) else closed.by)
+        asked = requests.find(request)
+        if not isinstance(asked, ApprovalAsked):
+            raise UnknownRequest(request)
+        if asked.shown != shown:
+            return Answered("changed")
+        events: list[EventData] = [ApprovalDecided(request, decision, by=by, note=note)]
+        stops = decision == "deny-and-stop"
+        if stops:
+            events += self._cancelling("user", keep_inbox=True, but=request)
+        decided = self._journal.append(events, durable=True)
+        if stops:
+            self._loop.stop_work()
+        await decided
+        return Answered("accepted", by)
+
+    async def cancel(self, cause: CancelCause, *, keep_inbox: bool = False, turn: int | None = None) -> Cancelled:
+        state = self._state
+        number = state.current_turn()
+        if number is None:
+            await self._journal.settled()
+            return Cancelled("idle", inbox_of(state.inbox))
+        if turn is not None and turn != number:
+            return Cancelled("stale", inbox_of(state.inbox))
+        entering = state.entering()
+        if entering is not None:
+            await self._append_now(cancel_step(state, entering, cause, keep_inbox=keep_inbox))
+        elif open_turn(state).cancel is None:
+            await self._append_now(self._cancelling(cause, keep_inbox=keep_inbox))
+        await self._journal.until(lambda state: state.turns.open is None or state.turns.open.turn != number)
+        return Cancelled("cancelled", inbox_of(self._state.inbox))
+
+    def _cancelling(
+        self, cause: CancelCause, *, keep_inbox: bool, but: RequestId | None = None
+    ) -> tuple[EventData, ...]:
+        turn = open_turn(self._state)
+        return TurnCancel(turn.turn, cause, keep_inbox), *self._state.requests.cancelled(but)
+
+    async def _append_now(self, events: Sequence[EventData]) -> None:
+        """Append what stops the work, and stop it in the same loop step."""
+        stopping = self._journal.append(events, durable=True)
+        self._loop.stop_work()
+        self._loop.wake()
+        await stopping
+
+    # Looking ---------------------------------------------------------------------------------------------------
+
+    async def page(self, before: tuple[int, int], limit: int) -> Page:
+        blocks, more = self.view.page(before, limit)
+        missing = limit - len(blocks)
+        if more or not self.view.has_older:
+            return Page(blocks, blocks[0].block.order if more else None)
+        oldest = self.view.oldest or before
+        edge = min(before, oldest)
+        if not missing:
+            return Page(blocks, edge)
+        older, has_more = await older_blocks(self._journal.log, edge, missing)
+        drawn = (*(Drawn(block, 0, len(block.body.encode())) for block in older), *blocks)
+        return Page(drawn, drawn[0].block.order if has_more and drawn else None)
+
+    async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
+        drawn = self.view.drawn(block)
+        if drawn is None:
+            raise UnknownBlock(block)
+        whole = drawn.block if drawn.block.more is None else await whole_block(self._journal.log, drawn.block)
+        return Part.of((whole or drawn.block).body, start, end)
+
+    async def events(self) -> tuple[Event, ...]:
+        """The whole log, as it is committed."""
+        return await self._journal.log.read()
+
+    def set_editors(self, editors: tuple[EditorFacts, ...]) -> None:
+        self._drawing.attached(editors)
+
+    async def close(self) -> None:
+        await self._loop.refuse_steps()
+        try:
+            await self.cancel("disposed", keep_inbox=True)
+        except StoreUnavailable:
+            logger.warning("session %s is closed with events that could not be saved", self.id)
+        await self._loop.end()
+        for closed in self._parts.hooks.closed:
+            closed(self._context.session)
+        await self._journal.log.close()
+
+    @property
+    def _state(self) -> SessionState:
+        return self._journal.state
+
+
+def _was_cancelled(closed: ApprovalDecided | QuestionAnswered) -> bool:
+    return closed.cancelled if isinstance(closed, QuestionAnswered) else closed.decision == "cancelled"
+
+
+def _refused(message: MessageId, content: Content, reason: Refusal) -> Sent:
+    return Sent(message, "refused", reason=reason, content=content)

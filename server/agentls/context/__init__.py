@@ -1,0 +1,1 @@
+"""What an agent is told beside what a person says: producers, and the snapshots that are made of them."""

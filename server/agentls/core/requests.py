@@ -1,0 +1,73 @@
+"""What waits for a person, and who answered what: approvals and questions as session state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import immutables
+
+from agentls.core.errors import LogicError
+from agentls.core.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    EndSeed,
+    Event,
+    EventData,
+    QuestionAnswered,
+    QuestionAsked,
+    StepStart,
+)
+from agentls.core.ids import RequestId
+
+Asked: TypeAlias = ApprovalAsked | QuestionAsked
+Closed: TypeAlias = ApprovalDecided | QuestionAnswered
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The fold. `open` is in the order of asking, `closed` what ended each of the others; `in_step` counts those of the
+    step at hand, for their ids."""
+
+    open: tuple[Asked, ...] = ()
+    closed: immutables.Map[RequestId, Closed] = field(default_factory=immutables.Map)
+    in_step: int = 0
+
+    def find(self, request: RequestId) -> Asked | None:
+        """The open request of an id."""
+        return next((asked for asked in self.open if asked.request_id == request), None)
+
+    def apply(self, event: Event) -> Requests:
+        """The state after `event`; LogicError for an answer to what is not asked, or asked twice."""
+        match event.data:
+            case StepStart():
+                return self if not self.in_step else replace(self, in_step=0)
+            case ApprovalAsked() | QuestionAsked():
+                asked = event.data
+                if asked.request_id in self.closed or self.find(asked.request_id) is not None:
+                    raise LogicError(f'request "{asked.request_id}" was asked before')
+                return replace(self, open=(*self.open, asked), in_step=self.in_step + 1)
+            case ApprovalDecided():
+                return self._close(event.data, ApprovalAsked)
+            case QuestionAnswered():
+                return self._close(event.data, QuestionAsked)
+            case EndSeed():
+                return Requests()
+        return self
+
+    def _close(self, closed: Closed, kind: type[Asked]) -> Requests:
+        request = closed.request_id
+        if not isinstance(self.find(request), kind):
+            raise LogicError(f'request "{request}" is not open')
+        rest = tuple(asked for asked in self.open if asked.request_id != request)
+        return replace(self, open=rest, closed=self.closed.set(request, closed))
+
+    def cancelled(self, but: RequestId | None = None) -> tuple[EventData, ...]:
+        """The events that close all that is open, except `but`, without an answer."""
+        return tuple(
+            ApprovalDecided(asked.request_id, "cancelled")
+            if isinstance(asked, ApprovalAsked)
+            else QuestionAnswered(asked.request_id, cancelled=True)
+            for asked in self.open
+            if asked.request_id != but
+        )
