@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from agentls.agent.agent import UnknownBlock
+from agentls.agent.host import RECENT_TURNS
 from agentls.core.bodies import PREVIEW_BYTES
 from agentls.core.ids import BlockId
 from tests.agent.hands import asked, call, hands, over
-from tests.harness import content, mid, notice, rows, until
+from tests.harness import content, mid, notice, rig, rows, until
 
 LONG = "línea 0123456789\n" * 9000
 I1 = BlockId("c:i1")
@@ -62,3 +63,18 @@ async def test_a_block_that_is_not_there_says_so(tmp_path: Path, name: str) -> N
         agent = await on.agent()
         with pytest.raises(UnknownBlock, match=f'"{name}"'):
             await agent.block(BlockId(name))
+
+
+async def test_a_block_that_only_the_log_holds_is_read_from_there(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        agent = await on.agent()
+        await agent.inject(content(LONG), id=mid("i1"), source=notice())
+        for n in range(RECENT_TURNS):
+            await agent.inject(content("later"), id=mid(f"later {n}"), source=notice())
+        name = agent.id
+    async with rig(tmp_path) as again:
+        loaded = await again.host.get(name)
+        assert loaded.view.drawn(I1) is None
+        assert LONG in (await loaded.block(I1)).text
+        with pytest.raises(UnknownBlock):
+            await loaded.block(BlockId("c:i2"))

@@ -397,3 +397,14 @@ async def test_a_hook_that_fails_while_the_turn_stops_ends_it_with_an_error(tmp_
         assert isinstance(end, TurnFailed)
         assert datas(log, Hold) == [Hold(held=True, cause="error")]
         assert state(agent).last_turn is not None
+
+
+async def test_a_person_is_shown_the_arguments_that_a_hook_has_put_in_place(tmp_path: Path) -> None:
+    async with hands(tmp_path, Hooks(pre_execute=(Changing(lambda use: {"at": "elsewhere"}),))) as on:
+        agent = await asked(on)
+        call(on.model, ("touch", "here"))
+        await until(lambda: any(row.kind == "approval" for row in rows(agent.view)))
+        (row,) = [row for row in rows(agent.view) if row.kind == "approval"]
+        assert "elsewhere" in row.body
+        assert "here" not in row.body.replace("elsewhere", "")
+        await agent.cancel("user")

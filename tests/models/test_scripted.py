@@ -385,7 +385,9 @@ async def test_the_demo_can_be_asked_again_and_about_other_files(tmp_path: Path)
     first = await shown.ask(allows=lambda path: path == "summary.md")
     assert await shown.ask(allows=lambda path: path == "summary.md") == first
     assert shown.calls == [READS, WRITES, REPLACES] * 2
-    await shown.ask("what is in docs/a-b.txt, in short? Write it to notes/c.md", allows=lambda path: path == "notes/c.md")
+    await shown.ask(
+        "what is in docs/a-b.txt, in short? Write it to notes/c.md", allows=lambda path: path == "notes/c.md"
+    )
     assert (tmp_path / "notes/c.md").read_text() == "docs/a-b.txt, line 1 of 1: One line\n"
 
 

@@ -27,7 +27,7 @@ from agentls.agent.drawing import Drawing
 from agentls.agent.entering import cancel_step
 from agentls.agent.journal import Journal
 from agentls.agent.loop import Loop, Parts, open_turn
-from agentls.agent.pages import older_blocks, whole_block
+from agentls.agent.pages import older_blocks, stored_block, whole_block
 from agentls.agent.state import EditorFacts, inbox_of
 from agentls.agent.view import Drawn, View
 from agentls.core.errors import StoreUnavailable
@@ -300,11 +300,16 @@ class LiveAgent(Agent):
         return Page(drawn, drawn[0].block.order if has_more and drawn else None)
 
     async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
-        drawn = self.view.drawn(block)
-        if drawn is None:
-            raise UnknownBlock(block)
-        whole = drawn.block if drawn.block.more is None else await whole_block(self._journal.log, drawn.block)
-        return Part.of((whole or drawn.block).body, start, end)
+        drawn, log = self.view.drawn(block), self._journal.log
+        if drawn is not None:
+            whole = await whole_block(log, drawn.block) or drawn.block
+        else:
+            oldest = self.view.oldest
+            stored = await stored_block(log, block, oldest[0]) if oldest is not None and self.view.has_older else None
+            if stored is None:
+                raise UnknownBlock(block)
+            whole = stored
+        return Part.of(whole.body, start, end)
 
     async def events(self) -> tuple[Event, ...]:
         """The whole log, as it is committed."""

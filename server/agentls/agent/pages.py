@@ -16,6 +16,7 @@ EVENTS_A_BLOCK = 8
 """Events that are read for each block wanted: a turn of one question and one answer has eight for three blocks."""
 
 _READ = 64
+_SOUGHT = 512
 
 
 def render(events: Iterable[Event], preview_bytes: int | None = PREVIEW_BYTES) -> tuple[Transcript, list[Block]]:
@@ -75,6 +76,18 @@ async def whole_block(log: SessionLog, block: Block) -> Block | None:
         return None
     _, blocks = render(await _turn_around(log, block.order[0]), preview_bytes=None)
     return next((whole for whole in blocks if whole.id == block.id), None)
+
+
+async def stored_block(log: SessionLog, block: BlockId, before: int) -> Block | None:
+    """A block from before seq `before` that is not in memory, with nothing left out; None where there is none. It reads
+    back from there until it is found."""
+    while events := await log.page(before, _SOUGHT):
+        _, blocks = render(events, preview_bytes=None)
+        found = next((one for one in blocks if one.id == block), None)
+        if found is not None:
+            return found
+        before = events[0].seq
+    return None
 
 
 async def _turn_around(log: SessionLog, seq: int) -> tuple[Event, ...]:

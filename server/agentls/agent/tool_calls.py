@@ -141,7 +141,9 @@ class ToolCalls:
             if others is not None:
                 prepared = self._registry.prepare(call.name, others)
                 use = replace(use, arguments=others)
-        await self._ask(call, await _of_tool(call.name, prepared.asks(context)))
+        # What is shown is what will run: the model's own text, unless a hook has put other arguments in its place.
+        told = call.arguments if use.arguments == arguments else canonical(use.arguments)
+        await self._ask(call, told, await _of_tool(call.name, prepared.asks(context)))
         for guard in self._hooks.guard:
             await guard.guard(replace(use, state=self._state))
         return use, prepared
@@ -157,13 +159,13 @@ class ToolCalls:
 
     # A person's leave ------------------------------------------------------------------------------------------
 
-    async def _ask(self, call: ToolCall, what: JsonObject | None) -> None:
+    async def _ask(self, call: ToolCall, arguments: str, what: JsonObject | None) -> None:
         """Wait until a person has allowed `what`; ToolError where they do not."""
         if what is None:
             return
         number = self._state.requests.in_step + 1
         asked = request(call.turn, call.step, number)
-        shown: JsonObject = {**what, "tool": call.name, "arguments": call.arguments}
+        shown: JsonObject = {**what, "tool": call.name, "arguments": arguments}
         await self._journal.append((ApprovalAsked(asked, call.call_id, shown, digest(shown)),), durable=False)
         await self._journal.until(lambda state: asked in state.requests.closed)
         decided = self._state.requests.closed[asked]
