@@ -80,13 +80,15 @@ class Transcript:
             raise Failed(f"waited {SECONDS} s in vain for {what}") from None
 
     def _print(self, block: dict[str, Any]) -> None:
-        facts = [block["kind"], block["title"], block.get("producer"), block.get("summary")]
-        head, body = " · ".join(fact for fact in facts if fact), block.get("body", "")
+        # A summary may change while the rest stays, which is no reason to print it all again.
+        facts, body = [block["kind"], block["title"], block.get("producer")], block.get("body", "")
+        head = " · ".join(fact for fact in facts if fact)
         last_head, last_body = self._printed.get(block["id"], ("", ""))
         if (head, body) == (last_head, last_body):
             return
         if self._last != block["id"] or head != last_head:
-            print(f"\n\n── {head}", flush=True)
+            summary = f" · {block['summary']}" if block.get("summary") else ""
+            print(f"\n\n── {head}{summary}", flush=True)
             self._last = block["id"]
         shown = body[len(last_body) :] if body.startswith(last_body) else body
         print(shown, end="", flush=True)

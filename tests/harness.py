@@ -48,6 +48,7 @@ class HandModel:
 
     ref = MODEL
     context_window = 1000
+    takes_tools = True
 
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []

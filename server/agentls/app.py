@@ -12,6 +12,7 @@ from datetime import datetime
 import tzlocal
 
 import agentls
+from agentls.agent.abilities import Abilities
 from agentls.agent.contexts import ProducedContexts
 from agentls.agent.go_on import GoOn
 from agentls.agent.hooks import Hooks
@@ -34,6 +35,7 @@ from agentls.models.catalog import Catalog, ModelRow, Opener
 from agentls.models.dialects.openai_chat import OpenAiChat
 from agentls.models.http import HttpModels, Network
 from agentls.models.local import LocalModels
+from agentls.models.model import Models
 from agentls.models.retry import RetryPolicy
 from agentls.models.scripted import ScriptedModels
 from agentls.models.weights import weights_dir
@@ -56,7 +58,7 @@ def build_host(settings: Settings, environment: Mapping[str, str] = os.environ) 
     prompt = assemble([IDENTITY, TOOL_USE], registry.schemas())
     return AgentHost(
         SqliteStore(settings.state_dir),
-        Parts(models, prompt, registry, build_hooks(settings, registry, documents, watches)),
+        Parts(models, prompt, registry, build_hooks(settings, models, registry, documents, watches)),
         documents,
         instance=_new_id(),
         now=_epoch_ms,
@@ -76,7 +78,9 @@ def build_registry() -> Registry:
     return registry
 
 
-def build_hooks(settings: Settings, registry: Registry, documents: Documents, watches: Watches) -> Hooks:
+def build_hooks(
+    settings: Settings, models: Models, registry: Registry, documents: Documents, watches: Watches
+) -> Hooks:
     """Who has a say at each point of the loop, in their order."""
     snapshots = Snapshots([Runtime(), Time(), EditorView(documents), Files(watches)])
     contexts = ProducedContexts(snapshots, documents, _local_time)
@@ -84,7 +88,7 @@ def build_hooks(settings: Settings, registry: Registry, documents: Documents, wa
     mode, repeats = ReadOnlyMode(registry.read_only()), RepeatedCalls()
     return Hooks(
         pre_step=(contexts, GoOn()),
-        request=(mode,),
+        request=(Abilities(models), mode),
         request_error=(Retries(policy, random.random),),
         pre_execute=(mode, repeats),
         guard=(mode,),

@@ -110,6 +110,11 @@ class _DyingLog:
     def drop_drafts(self, message: MessageId) -> None:
         self._inline("drop", lambda: self._log.drop_drafts(message))
 
+    async def close(self) -> None:
+        if self._death.over.is_set():
+            await self._never()  # A process that is dead lets go of nothing in good order.
+        await self._log.close()
+
     def _inline(self, kind: str, write: Callable[[], None]) -> None:
         """The caller cannot be kept waiting: it goes on, and nobody sees to where."""
         last = self._death.begins(kind)

@@ -42,6 +42,10 @@ class Bodies:
         self.stopped: list[str] = []
         self.stubborn: set[str] = set()
         """Where a body that is stopped has done its work all the same."""
+        self.deaf: set[str] = set()
+        """Where a body goes on however often it is stopped, until the test ends it."""
+        self.allowed: list[JsonObject | None] = []
+        """What each body was allowed."""
         self._held: dict[str, asyncio.Future[Output]] = {}
 
     def hold(self, *places: str) -> None:
@@ -55,17 +59,23 @@ class Bodies:
         else:
             self._held[at].set_result(result if isinstance(result, Output) else Output(result or f"did {at}"))
 
+    def give_up(self, at: str) -> None:
+        """Have the body that is held there end as cancelled, by nobody but itself."""
+        self._held[at].cancel()
+
     async def run(self, at: str) -> Output:
         self.begun.append(at)
         if at not in self._held:
             return Output(f"did {at}")
-        try:
-            return await self._held[at]
-        except asyncio.CancelledError:
-            self.stopped.append(at)
-            if at in self.stubborn:
-                return Output(f"did {at} before it stopped")
-            raise
+        while True:
+            try:
+                return await asyncio.shield(self._held[at])
+            except asyncio.CancelledError:
+                self.stopped.append(at)
+                if at in self.stubborn:
+                    return Output(f"did {at} before it stopped")
+                if at not in self.deaf:
+                    raise
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,8 @@ class Tool:
     async def asks(self, arguments: AtArguments, context: ToolContext) -> JsonObject | None:
         return {"at": arguments.at} if self.asking else None
 
-    async def run(self, arguments: AtArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: AtArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
+        self.bodies.allowed.append(allowed)
         return await self.bodies.run(arguments.at)
 
 

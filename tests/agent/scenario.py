@@ -106,7 +106,7 @@ class Look:
     async def asks(self, arguments: AtArguments, context: ToolContext) -> JsonObject | None:
         return None
 
-    async def run(self, arguments: AtArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: AtArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         self._bodies.begun.append(f"look {arguments.at}")
         await asyncio.sleep(0.001)
         return Output("seen")
@@ -126,7 +126,7 @@ class Touch(Look):
         await asyncio.sleep(0)
         return {"at": arguments.at}
 
-    async def run(self, arguments: AtArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: AtArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         self._bodies.begun.append(f"touch {arguments.at}")
         await asyncio.sleep(0)
         return Output("touched")

@@ -14,6 +14,7 @@ from agentls.core.events import ApprovalAsked, ApprovalDecided, TurnCancel
 from agentls.core.ids import CallId, RequestId
 from agentls.core.json import digest
 from agentls.core.reasons import Completed, TurnAborted
+from agentls.tools.write import Write
 from tests.agent.hands import HandRig, asked, call, codes, datas, ends, hands, over, request, results, state, waits
 from tests.harness import content, idle, mid, rows, until
 
@@ -78,7 +79,9 @@ async def test_deny_and_stop_is_one_batch_and_holds_what_waits(tmp_path: Path) -
         agent, open_request = await asking(on, ("look", "b"))
         await agent.followup(content("later"), id=mid("m2"))
         on.disk.acts.clear()
-        answered = await agent.answer(open_request.request_id, "deny-and-stop", shown=open_request.shown, by="vim")
+        answered = await agent.answer(
+            open_request.request_id, "deny-and-stop", shown=open_request.shown, by="vim", note="use the other file"
+        )
         assert answered.outcome == "accepted"
         await idle(agent)
         assert on.disk.acts[:2] == [
@@ -87,10 +90,15 @@ async def test_deny_and_stop_is_one_batch_and_holds_what_waits(tmp_path: Path) -
         ]
         log = await on.log(agent)
         assert datas(log, TurnCancel) == [TurnCancel(1, "user", keep_inbox=True)]
-        assert codes(log) == [("t1.1.1", "ABORTED_BEFORE_DISPATCH"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
+        assert codes(log) == [("t1.1.1", "DENIED"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
         assert ends(log) == [TurnAborted("user")]
+        assert [row.call.state for row in rows(agent.view) if row.call is not None] == ["denied", "not-run"]
         assert (waits(agent), state(agent).hold) == ([("m2", "queued", True)], "cancel")
         assert (on.bodies.begun, len(on.model.requests)) == ([], 1)
+        await agent.resume()
+        (denied, _) = results(await over(on, agent, 2))
+        assert denied[0] == "t1.1.1"
+        assert "the person did not allow this call: use the other file" in denied[1]
 
 
 async def test_deny_and_stop_closes_what_else_is_asked(tmp_path: Path) -> None:
@@ -157,6 +165,42 @@ async def test_a_cancel_closes_what_is_asked_in_its_own_batch(tmp_path: Path) ->
         assert late == Answered("already-resolved")
         (row,) = [row for row in rows(agent.view) if row.kind == "approval"]
         assert (row.state, on.bodies.begun) == ("interrupted", [])
+
+
+async def test_a_call_that_was_denied_right_before_a_cancel_is_told_as_denied(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        agent, open_request = await asking(on)
+        await asyncio.gather(
+            agent.answer(open_request.request_id, "deny", shown=open_request.shown, by="vim"), agent.cancel("user")
+        )
+        assert codes(await on.log(agent)) == [("t1.1.1", "DENIED")]
+
+
+async def test_a_body_is_told_what_a_person_allowed(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        agent, open_request = await asking(on, ("look", "b"))
+        await agent.answer(open_request.request_id, "allow", shown=open_request.shown, by="vim")
+        await over(on, agent, 2)
+        assert on.bodies.allowed == [{"at": "a"}, None]
+
+
+async def test_what_becomes_something_else_while_a_person_reads_is_not_done(tmp_path: Path) -> None:
+    """They allowed a new file in `docs`, which has become a link to the scripts that git runs."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / ".git/hooks").mkdir(parents=True)
+    async with hands(tmp_path / "state") as on:
+        on.registry.register(Write())
+        agent = await on.agent(tmp_path.as_uri())
+        await agent.followup(content("go"), id=mid("m1"))
+        await on.model.asked(1)
+        call(on.model, ("write", '{"path": "docs/post-checkout", "content": "#!/bin/sh\\n"}'))
+        open_request = await request(agent)
+        (tmp_path / "docs").rmdir()
+        (tmp_path / "docs").symlink_to(".git/hooks")
+        await agent.answer(open_request.request_id, "allow", shown=open_request.shown, by="vim")
+        await over(on, agent, 2)
+        assert codes(await on.log(agent)) == [("t1.1.1", "STALE")]
+    assert list((tmp_path / ".git/hooks").iterdir()) == []
 
 
 async def test_an_answer_and_a_cancel_in_one_tick_are_taken_in_their_order(tmp_path: Path) -> None:

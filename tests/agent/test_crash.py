@@ -18,6 +18,8 @@ from agentls.agent.retries import Retries
 from agentls.agent.state import AgentState
 from agentls.core.answer import parse_arguments
 from agentls.core.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     Dequeue,
     Discard,
     Enqueue,
@@ -32,6 +34,7 @@ from agentls.core.events import (
 )
 from agentls.core.ids import AgentId
 from agentls.core.invariants import check_log
+from agentls.core.json import JsonObject
 from agentls.core.reasons import Completed
 from agentls.core.repair import repair
 from agentls.core.session import SessionState
@@ -316,12 +319,21 @@ async def _finish(scene: Scene, agent: Agent) -> None:
 def _check_calls(events: Iterable[Event], left: int, begun: list[str]) -> None:
     """Every body had its start in the log and ran once; every call has one result, which says what is known of it."""
     calls: dict[str, str] = {}
+    asked: dict[str, str] = {}
+    told = dict.fromkeys(("allow", "cancelled"), "TOOL_NOT_STARTED") | dict.fromkeys(
+        ("deny", "deny-and-stop"), "DENIED"
+    )
+    said: dict[str, str] = {}
     started: set[str] = set()
     results: Counter[str] = Counter()
     for event in events:
         match event.data:
             case ToolCall(call_id=call, name=tool, arguments=arguments):
                 calls[call] = f"{tool} {(parse_arguments(arguments) or {}).get('at')}"
+            case ApprovalAsked(request, call):
+                asked[request] = call
+            case ApprovalDecided(request, decision):
+                said[asked[request]] = told[decision]
             case ToolStart(call):
                 assert event.seq < left, "nothing is started by a load"
                 started.add(call)
@@ -329,7 +341,8 @@ def _check_calls(events: Iterable[Event], left: int, begun: list[str]) -> None:
                 results[call] += 1
                 if event.seq >= left:
                     assert error is not None
-                    assert error.code == ("TOOL_OUTCOME_UNKNOWN" if call in started else "TOOL_NOT_STARTED")
+                    unstarted = said.get(call, "TOOL_NOT_STARTED")
+                    assert error.code == ("TOOL_OUTCOME_UNKNOWN" if call in started else unstarted)
     assert results == Counter(calls.keys())
     assert Counter(begun) <= Counter(calls[call] for call in started)
 
@@ -409,7 +422,7 @@ class Stubborn(Look):
         registry.register(self)
         return Rig(Path(), ScriptModel((called(TOUCH),)), store=store, registry=registry)
 
-    async def run(self, arguments: AtArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: AtArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         self.begun.append(f"touch {arguments.at}")
         try:
             await asyncio.Event().wait()

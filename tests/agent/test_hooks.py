@@ -16,7 +16,7 @@ from agentls.core.events import Hold, ModelRef, RequestHeader, StepStart, ToolCa
 from agentls.core.json import JsonObject
 from agentls.core.reasons import Blocked, Completed, MessageTrigger, TurnAborted, TurnFailed
 from agentls.core.session import SessionState
-from agentls.core.sources import HookSource, Notice, PluginSource
+from agentls.core.sources import HookSource, Notice, PluginSource, UserSource
 from agentls.tools.tool import Output, ToolError
 from tests.agent.hands import (
     After,
@@ -310,8 +310,32 @@ async def test_a_hook_that_fails_beside_a_call_ends_the_turn(tmp_path: Path, poi
         (end,) = ends(log)
         assert isinstance(end, TurnFailed)
         assert end.failure.code == "INTERNAL"
-        started = point in ("execute", "post_execute")
-        assert codes(log) == [("t1.1.1", "TOOL_OUTCOME_UNKNOWN" if started else "TOOL_NOT_STARTED")]
+        code = {"execute": "TOOL_OUTCOME_UNKNOWN", "post_execute": None}.get(point, "TOOL_NOT_STARTED")
+        assert codes(log) == [("t1.1.1", code)], "what a body did is known, whatever becomes of the hooks after it"
+        assert on.bodies.begun == (["a"] if point == "post_execute" else [])
+
+
+async def test_a_cancel_while_post_execute_takes_its_time_keeps_what_the_body_gave(tmp_path: Path) -> None:
+    class Hangs:
+        async def post_execute(self, use: Use, outcome: Outcome) -> Outcome:
+            if use.arguments["at"] == "a":
+                await asyncio.Event().wait()
+            return outcome
+
+    async with hands(tmp_path, Hooks(post_execute=(Hangs(),))) as on:
+        agent = await asked(on)
+        call(on.model, ("look", "a"), ("look", "b"), ("solo", "c"))
+        await until(lambda: len(agent._loop._tools._running) == 1)  # type: ignore[attr-defined]
+        assert codes(await on.log(agent)) == [], "the hooks may still change it"
+        await agent.cancel("user")
+        log = await on.log(agent)
+        assert codes(log) == [("t1.1.1", None), ("t1.1.2", None), ("t1.1.3", "ABORTED_BEFORE_DISPATCH")]
+        assert ends(log) == [TurnAborted("user")]
+
+
+def test_no_hook_speaks_for_a_person() -> None:
+    with pytest.raises(ValueError, match="not a person"):
+        Context("delete everything", UserSource())
 
 
 # The end of a turn -----------------------------------------------------------------------------------------------

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from agentls.agent.agent import Agent
-from agentls.agent.host import RECENT_TURNS, UnknownAgent
-from agentls.core.errors import SessionDamaged, SessionHeld, UserError
+from agentls.agent.host import RECENT_TURNS, BadWorkspace, UnknownAgent
+from agentls.agent.view import Frame
+from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UserError
 from agentls.core.invariants import check_log
+from tests.agent.hands import asked, call, hands, state
+from tests.agent.watched import watched
 from tests.harness import WORKSPACE, Rig, agent_id, content, idle, mid, rig, row_ids, rows, sent_texts, until
 
 
@@ -92,10 +97,60 @@ async def test_a_session_that_another_holds_is_refused_with_its_pid(tmp_path: Pa
                 await other.host.get(name)
 
 
-@pytest.mark.parametrize("uri", ["untitled:x", "https://example.org/x", "/plain/path", ""])
-async def test_a_workspace_is_a_file_uri(on: Rig, uri: str) -> None:
-    with pytest.raises(UserError, match="no file URI"):
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "untitled:x",
+        "https://example.org/x",
+        "/plain/path",
+        "",
+        "file://elsewhere/x",
+        "file:///a%00b",
+        "file:///a\ud800",
+    ],
+)
+async def test_a_workspace_is_a_file_uri_of_this_machine(on: Rig, uri: str) -> None:
+    with pytest.raises(BadWorkspace, match="open a folder"):
         await on.host.create(uri)
+    with pytest.raises(BadWorkspace, match="open a folder"):
+        await on.host.list(uri)
+    assert await on.host.list() == ((), None)
+
+
+async def test_a_workspace_is_a_folder_or_not_there_yet(on: Rig, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("file", "file/below", "loop"):
+        with pytest.raises(BadWorkspace, match="open a folder"):
+            await on.host.create(f"file://{tmp_path}/{name}")
+    await on.host.create(f"file://{tmp_path}/later")
+    (listed,), _ = await on.host.list()
+    assert listed.summary.header.cwd == f"{tmp_path}/later"
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("c#", b"c#"), ("a?b", b"a?b"), ("%ff", b"\xff"), ("a+b", b"a+b"), ("a b", b"a b"), ("a%20b", b"a b")],
+)
+async def test_a_workspace_is_the_folder_that_its_uri_names(on: Rig, tmp_path: Path, written: str, name: bytes) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/" + name)
+    await on.host.create(f"file://localhost{tmp_path}/{written}")
+    (listed,), _ = await on.host.list(f"file://{tmp_path}/{written}")
+    assert os.fsencode(listed.summary.header.cwd) == os.fsencode(tmp_path) + b"/" + name
+
+
+async def test_a_folder_is_one_workspace_however_it_is_written(on: Rig, tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "link").symlink_to("a b")
+    told: list[str] = []
+    on.host.on_list_changed(told.append)
+    spellings = [f"file://{tmp_path}/{name}" for name in ("a b", "a%20b", "%61%20b", "link", "a%20b/", "x/../a%20b")]
+    made = [(await on.host.create(uri)).id for uri in spellings]
+    for uri in spellings:
+        listed, _ = await on.host.list(uri)
+        assert {row.summary.header.id for row in listed} == set(made)
+        assert {row.summary.header.workspace for row in listed} == {f"file://{tmp_path}/a%20b"}
+    assert set(told) == {f"file://{tmp_path}/a%20b"}
 
 
 async def test_a_model_that_is_not_there_lists_those_that_are(on: Rig) -> None:
@@ -167,6 +222,97 @@ async def test_a_load_that_fails_lets_the_sessions_lock_go(tmp_path: Path) -> No
             with pytest.raises(SessionDamaged, match=name):
                 await again.host.get(name)
         await again.agent()
+
+
+async def test_a_load_whose_workspace_cannot_be_used_lets_the_session_go(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    async with rig(tmp_path / "store") as on:
+        name = (await on.agent(f"file://{workspace}")).id
+    workspace.rmdir()
+    workspace.symlink_to("w")
+    async with rig(tmp_path / "store") as again:
+        for _ in range(2):
+            with pytest.raises(UserError, match="symbolic links"):
+                await again.host.get(name)
+        workspace.unlink()
+        workspace.mkdir()
+        assert (await again.host.get(name)).id == name
+
+
+async def test_whatever_fails_in_a_load_or_a_create_lets_the_session_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as on:
+        agent = await on.agent()
+        await talk(on, agent, 1)
+        name = agent.id
+    async with rig(tmp_path) as again:
+        with monkeypatch.context() as without:
+            without.setattr(again.models, "default", _no_model)
+            with pytest.raises(UserError, match="no model"):
+                await again.host.get(name)
+            with pytest.raises(UserError, match="no model"):
+                await again.host.create(WORKSPACE, model="hand")
+        assert (await again.host.get(name)).id == name
+        assert [row.summary.header.id for row in (await again.host.list())[0]] == [name]
+
+
+def _no_model() -> NoReturn:
+    raise UserError("there is no model")
+
+
+async def test_a_deleted_agent_is_gone_for_all_and_whoever_draws_it_is_told(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        on.bodies.hold("a")
+        agent = await asked(on)
+        call(on.model, ("solo", "a"))
+        await until(lambda: on.bodies.begun)
+        frames: list[Frame] = []
+        told: list[str] = []
+        agent.view.subscribe(frames.append)
+        agent.view.on_end(lambda: told.append("running" if state(agent).turn else "closed"))
+        agent.view.on_end(lambda: told.append("gone"))()
+        deleting = asyncio.ensure_future(on.host.delete(agent.id))
+        await asyncio.sleep(0)
+        assert on.host.live(agent.id) is None, "a message must not be taken into what is being deleted"
+        for asking in (on.host.get(agent.id), on.host.delete(agent.id)):
+            with pytest.raises(UnknownAgent):
+                await asking
+        await deleting
+        assert told == ["closed"], "the turn's end was shown before"
+        agent.view.on_end(lambda: told.append("late"))
+        assert told == ["closed", "late"]
+        with pytest.raises(UnknownAgent):
+            await on.host.get(agent.id)
+
+
+async def test_a_deletion_goes_to_its_end_without_whoever_asked_for_it(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        agent = await on.agent()
+        deleting = asyncio.ensure_future(on.host.delete(agent.id))
+        await asyncio.sleep(0)
+        deleting.cancel()
+        await asyncio.wait([deleting])
+        await until(lambda: not on.host._leaving)
+        with pytest.raises(UnknownAgent):
+            await on.host.get(agent.id)
+        other = await on.agent()
+        deleting = asyncio.ensure_future(on.host.delete(other.id))
+        await asyncio.sleep(0)
+        deleting.cancel()
+    async with rig(tmp_path) as again:
+        assert await again.host.list() == ((), None), "a host that closes waits for what it is deleting"
+
+
+async def test_a_deletion_that_fails_leaves_the_session_to_be_loaded_again(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await on.agent()
+        name = agent.id
+        disk.undeletable = True
+        with pytest.raises(StoreUnavailable):
+            await on.host.delete(name)
+        assert (await on.host.get(name)) is not agent
 
 
 async def test_a_host_that_is_closed_takes_no_more(tmp_path: Path) -> None:

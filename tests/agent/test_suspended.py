@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agentls.agent.agent import Agent
+from agentls.core.blocks import ToolResultBlock, text_of
 from agentls.core.errors import StoreUnavailable
+from agentls.core.events import Event, ToolResult
 from agentls.core.invariants import check_log
+from agentls.core.reasons import Failure, TurnFailed
+from tests.agent.hands import asked, call, datas, ends, hands
 from tests.agent.watched import watched
 from tests.harness import Rig, content, idle, mid, row_ids, rows, sent_texts, until
 
@@ -21,6 +26,12 @@ async def streaming(on: Rig, text: str = "shown") -> Agent:
     on.model.text(text)
     await until(lambda: "a1.1.1/0" in row_ids(agent.view))
     return agent
+
+
+def result_texts(log: Sequence[Event]) -> list[str]:
+    results = [data.message for data in datas(log, ToolResult) if isinstance(data, ToolResult)]
+    blocks = [block for message in results for block in message.content if isinstance(block, ToolResultBlock)]
+    return [text_of(block.content) for block in blocks]
 
 
 def store_of(agent: Agent) -> str:
@@ -100,6 +111,56 @@ async def test_a_closed_agent_recovers_nothing_more(tmp_path: Path) -> None:
         on.host._live.clear()
         name = agent.id
     async with watched(tmp_path) as (again, _):
+        agent = await again.host.get(name)
+        assert [(b.body, b.state) for b in rows(agent.view)][1] == ("shown", "interrupted")
+
+
+async def test_a_close_saves_what_had_finished_where_the_disk_takes_writes_again(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        on.bodies.hold("a", "b")
+        on.bodies.stubborn.add("a")
+        agent = await asked(on)
+        call(on.model, ("look", "a"), ("look", "b"))
+        await until(lambda: len(on.bodies.begun) == 2)
+        on.disk.full = True
+        await agent.followup(content("unsaved"), id=mid("m2"))
+        await until(lambda: len(on.bodies.stopped) == 2)
+        on.disk.full = False
+        name = agent.id
+    async with hands(tmp_path) as again:
+        log = await again.log(await again.host.get(name))
+        done, unknown = result_texts(log)
+        assert done == "did a before it stopped"
+        assert unknown.startswith("the turn failed (the disk is full) while this call ran")
+        assert ends(log) == [TurnFailed(Failure("the disk is full", "STORE_UNAVAILABLE"))]
+
+
+async def test_a_close_that_meets_a_full_disk_loses_nothing_that_was_saved(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.full = True
+        await agent.close()
+        on.host._live.clear()
+        disk.full = False
+        name = agent.id
+    async with watched(tmp_path) as (again, _):
+        agent = await again.host.get(name)
+        assert [(b.body, b.state) for b in rows(agent.view)][1] == ("shown", "interrupted")
+
+
+async def test_a_load_that_cannot_be_saved_keeps_the_text_in_flight(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        disk.full = True
+        await agent.close()
+        on.host._live.clear()
+        disk.full = False
+        name = agent.id
+    async with watched(tmp_path) as (again, disk):
+        disk.full = True
+        with pytest.raises(StoreUnavailable):
+            await again.host.get(name)
+        disk.full = False
         agent = await again.host.get(name)
         assert [(b.body, b.state) for b in rows(agent.view)][1] == ("shown", "interrupted")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentls.agent.agent import Answered
 from agentls.agent.hooks import Enter, Entry, Hooks, Use
 from agentls.agent.request import model_request
 from agentls.agent.tool_calls import LIMIT
@@ -125,6 +126,74 @@ async def test_after_a_fault_nobody_is_asked_and_no_leave_starts_anything(tmp_pa
         log = await on.log(agent)
         assert codes(log) == [("t1.1.1", "TOOL_NOT_STARTED"), ("t1.1.2", "TOOL_NOT_STARTED")]
         assert state(agent).requests == ()
+
+
+async def test_after_a_fault_leave_is_not_taken_any_more_while_bodies_run_on(tmp_path: Path) -> None:
+    async def fails(use: Use) -> None:
+        if use.arguments["at"] == "c":
+            await until(lambda: on.bodies.begun and state(agent).requests)
+            raise RuntimeError("a mistake")
+
+    async with hands(tmp_path, Hooks(guard=(Guarding(fails),))) as on:
+        agent = await asked(on)
+        on.bodies.hold("a")
+        call(on.model, ("look", "a"), ("peek", "b"), ("look", "c"))
+        waiting = await request(agent)
+        await until(lambda: not state(agent).requests)
+        late = await agent.answer(waiting.request_id, "allow", shown=waiting.shown, by="vim")
+        assert late == Answered("already-resolved")
+        assert ends(await on.log(agent)) == [], "the body of the first call still runs"
+        on.bodies.end("a")
+        await idle(agent)
+        assert codes(await on.log(agent)) == [
+            ("t1.1.1", None), ("t1.1.2", "TOOL_NOT_STARTED"), ("t1.1.3", "TOOL_NOT_STARTED"),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["cancel", "close"])
+async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
+    async with hands(tmp_path) as on:
+        agent = await asked(on)
+        on.bodies.hold("a")
+        on.bodies.deaf.add("a")
+        call(on.model, ("solo", "a"), ("solo", "b"))
+        await until(lambda: on.bodies.begun)
+        if ending == "close":
+            await on.host.close()
+        else:
+            await agent.cancel("user")
+            assert codes(await on.log(agent)) == [("t1.1.1", "ABORTED"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
+            await agent.followup(content("go on"), id=mid("m2"))
+            await on.model.asked(2)
+            call(on.model, ("solo", "c"))
+            await on.model.asked(3)
+            on.bodies.end("a", "far too late")
+            assert results(await over(on, agent, 3))[2:] == [("t2.1.1", "did c")]
+            assert len(codes(await on.log(agent))) == 3
+        if ending == "close":
+            on.bodies.end("a")
+
+
+async def test_a_disk_that_refuses_is_tried_again_also_beside_a_body_that_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
+    async with hands(tmp_path) as on:
+        agent = await asked(on)
+        on.bodies.hold("a")
+        on.bodies.deaf.add("a")
+        call(on.model, ("solo", "a"))
+        await until(lambda: on.bodies.begun)
+        on.disk.full = True
+        await agent.followup(content("more"), id=mid("m2"))
+        await until(lambda: state(agent).store == "unavailable")
+        on.disk.full = False
+        await until(lambda: state(agent).store == "ok")
+        assert codes(await on.log(agent)) == [("t1.1.1", "TOOL_OUTCOME_UNKNOWN")]
+        on.bodies.end("a")
 
 
 async def test_a_cancel_ends_what_a_fault_waits_for(tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agentls.agent.hooks import Hooks
 from agentls.agent.repeats import REFUSED, REMINDED, RepeatedCalls
 from agentls.agent.time_limit import TimeLimit
+from agentls.core.json import JsonObject, JsonValue
 from agentls.core.reasons import Completed
-from tests.agent.hands import asked, call, codes, ends, hands, over, results
+from agentls.tools.tool import ToolContext
+from tests.agent.hands import AtArguments, Tool, asked, call, codes, ends, hands, over, results
 from tests.harness import rows, sent_texts, until
 
 
@@ -21,6 +26,8 @@ from tests.harness import rows, sent_texts, until
         ("solo", '{"at": 5}', "INVALID_ARGS", '"at" must be a string'),
         ("solo", '{"at": "a", "to": "b"}', "INVALID_ARGS", '"to" is no argument'),
         ("solo", '{"at": ', "INVALID_ARGS", "are not a JSON object"),
+        ("solo", '{"at": "a", "n": NaN}', "INVALID_ARGS", "are not a JSON object"),
+        ("solo", f'{{"at": {"[" * 600 + "]" * 600}}}', "INVALID_ARGS", "of at most 100 levels"),
         ("solo", "", "INVALID_ARGS", '"at" is missing'),
     ],
 )
@@ -60,6 +67,21 @@ async def test_a_body_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
         assert codes(await on.log(agent)) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
 
 
+async def test_a_body_that_does_not_hear_of_its_time_limit_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
+    async with hands(tmp_path, Hooks(execute=(TimeLimit(0.01),))) as on:
+        agent = await asked(on)
+        on.bodies.hold("a")
+        on.bodies.deaf.add("a")
+        call(on.model, ("solo", "a"), ("solo", "b"))
+        await on.model.asked(2)
+        on.bodies.end("a", "too late")
+        await over(on, agent, 2)
+        assert codes(await on.log(agent)) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
+
+
 async def test_a_body_with_a_time_limit_of_its_own_is_not_taken_for_ours(tmp_path: Path) -> None:
     async with hands(tmp_path, Hooks(execute=(TimeLimit(),))) as on:
         agent = await asked(on)
@@ -69,6 +91,75 @@ async def test_a_body_with_a_time_limit_of_its_own_is_not_taken_for_ours(tmp_pat
         on.bodies.end("a", TimeoutError())
         await over(on, agent, 2)
         assert codes(await on.log(agent)) == [("t1.1.1", "TOOL_FAILED")]
+
+
+@dataclass(frozen=True)
+class Mistaken(Tool):
+    """It makes a mistake before its body runs."""
+
+    mistake: Callable[[], JsonValue] = lambda: None
+    where: str = "asks"
+
+    def parallel(self, arguments: AtArguments) -> bool:
+        return self.where == "parallel" and bool(self.mistake())
+
+    async def asks(self, arguments: AtArguments, context: ToolContext) -> JsonObject | None:
+        return cast(JsonObject | None, self.mistake() if self.where == "asks" else None)
+
+
+def _fails() -> JsonValue:
+    raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize(
+    ("where", "mistake"),
+    [
+        ("parallel", _fails),
+        ("asks", _fails),
+        ("asks", lambda: {"at": float("nan")}),
+        ("asks", lambda: {"at": cast(JsonValue, object())}),
+        ("asks", lambda: ["at"]),
+    ],
+)
+async def test_a_tool_that_makes_a_mistake_before_its_body_fails_its_call_only(
+    tmp_path: Path, where: str, mistake: Callable[[], JsonValue]
+) -> None:
+    async with hands(tmp_path) as on:
+        on.registry.register(Mistaken(on.bodies, "wrong", mistake=mistake, where=where))
+        agent = await asked(on)
+        call(on.model, ("wrong", "a"), ("solo", "b"))
+        (failed, did) = results(await over(on, agent, 2))
+        assert ("secret" not in failed[1], did) == (True, ("t1.1.2", "did b"))
+        log = await on.log(agent)
+        assert (codes(log), ends(log)) == ([("t1.1.1", "TOOL_FAILED"), ("t1.1.2", None)], [Completed()])
+        assert on.bodies.begun == ["b"]
+
+
+async def test_a_body_that_cancels_itself_fails_its_call_only(tmp_path: Path) -> None:
+    async with hands(tmp_path) as on:
+        agent = await asked(on)
+        on.bodies.hold("a")
+        call(on.model, ("solo", "a"))
+        await until(lambda: on.bodies.begun)
+        on.bodies.give_up("a")
+        await over(on, agent, 2)
+        assert codes(await on.log(agent)) == [("t1.1.1", "TOOL_FAILED")]
+
+
+async def test_a_call_with_what_is_no_number_costs_no_later_call(tmp_path: Path) -> None:
+    """Those who compare calls with earlier ones meet it again in history."""
+    repeats = RepeatedCalls()
+    async with hands(tmp_path, Hooks(pre_execute=(repeats,), post_execute=(repeats,))) as on:
+        agent = await asked(on)
+        for n, odd in enumerate(("NaN", "-Infinity", "1e999"), start=1):
+            await on.model.asked(2 * n - 1)
+            call(on.model, ("look", f'{{"at": "a", "n": {odd}}}'))
+            await on.model.asked(2 * n)
+            call(on.model, ("look", "a"))
+        await over(on, agent, 7)
+        log = await on.log(agent)
+        assert [code for _, code in codes(log)] == ["INVALID_ARGS", None] * 3
+        assert ends(log) == [Completed()]
 
 
 async def test_a_model_that_runs_in_circles_is_reminded_and_then_stopped(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class Disk:
     def __init__(self) -> None:
         self.full = False
         self.drafts_full = False
+        self.undeletable = False
         self.acts: list[str] = []
         self.gate: asyncio.Event | None = None
 
@@ -83,6 +84,11 @@ class WatchedStore:
 
     async def create(self, header: SessionHeader) -> Any:
         return WatchedLog(await self._store.create(header), self._disk)
+
+    async def delete(self, session: SessionId) -> None:
+        if self._disk.undeletable:
+            raise StoreUnavailable("the disk is full")
+        await self._store.delete(session)
 
     async def open(self, session: SessionId) -> Any:
         return WatchedLog(await self._store.open(session), self._disk)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentls.core.answer import answered, error_result, plan
+from agentls.core.answer import answered, error_result, parse_arguments
 from agentls.core.assembler import BlockAssembler, check_stream
 from agentls.core.blocks import ContentBlock, ReasoningBlock, TextBlock
 from agentls.core.chunks import Chunk
@@ -58,16 +58,16 @@ def outcome(stream: BlockAssembler) -> dict[str, Any]:
     good = not isinstance(finish, Failed)
     blocks = stream.blocks() if good else tuple(placed.block for placed in stream.interrupted())
     calls = [data for data in logged(stream) if isinstance(data, ToolCall)] if good else []
-    planned = plan(calls)
+    arguments = {call.call_id: parse_arguments(call.arguments) for call in calls}
     return {
         "text": _joined(blocks, TextBlock),
         "reasoning": _joined(blocks, ReasoningBlock),
         "outcome": _word(finish),
         "error": finish.failure.message if isinstance(finish, Failed) else None,
-        "run": [[each.call.name, each.arguments] for each in planned if each.arguments is not None],
-        "invalid": [each.call.provider_id for each in planned if each.arguments is None],
+        "run": [[call.name, arguments[call.call_id]] for call in calls if arguments[call.call_id] is not None],
+        "invalid": [call.provider_id for call in calls if arguments[call.call_id] is None],
         "usage": stream.usage.total() if stream.usage else None,
-        "distinct_ids": len({each.call.call_id for each in planned}),
+        "distinct_ids": len(arguments),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -227,8 +228,11 @@ async def test_two_thousand_files_touched_at_once_are_one_snapshot(agent: Agent)
     assert await agent.step() is UNCHANGED
 
 
-async def test_files_that_are_still_being_made_are_waited_for(agent: Agent) -> None:
-    """A process of its own makes them, 20 and a pause, so that the step begins in the middle."""
+async def test_files_that_are_still_being_made_are_waited_for(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own makes them, three and a pause, so that the step begins in the middle. A loaded machine takes
+    longer pauses."""
+    monkeypatch.setattr("agentls.workspace.watch.QUIET", 0.5)
+    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 30)
     await agent.begin()
     script = 'cd "$0" && for n in 1 2 3 4 5; do touch a$n b$n c$n; sleep 0.02; done'
     with subprocess.Popen(["sh", "-c", script, agent.root]):  # noqa: ASYNC220 - it runs beside us
@@ -312,6 +316,19 @@ async def test_a_loaded_session_whose_first_step_did_not_begin_is_told_in_the_ne
     assert await agent.told() == {"changed": "a"}
 
 
+async def test_a_first_reading_that_was_cut_short_is_made_again(agent: Agent) -> None:
+    """Statement 68."""
+    agent.make("a")
+    agent.look("a")
+    agent.make("a", body="other")
+    reading = asyncio.create_task(agent.files.read(moment(agent.root, seen=agent.seen)))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert reading.cancelled()
+    assert await agent.told() == {"changed": "a"}
+
+
 async def test_unsaved_text_that_was_read_is_no_change_on_disk(agent: Agent) -> None:
     """The agent knows the hash that the file will have once it is saved."""
     agent.make("a")
@@ -367,5 +384,58 @@ async def test_a_workspace_that_vanishes_is_told_by_the_files_that_the_agent_kne
     agent.look("a")
     await agent.begin()
     shutil.rmtree(agent.root)
-    assert await agent.told() == {"deleted": "a\nb"}
+    told = await agent.told()
+    assert told.pop("deleted") == "a\nb"
+    assert "nobody kept track" in told.pop("note", "nobody kept track")
+    assert not told
+
+
+async def test_a_workspace_that_is_made_again_is_told_of_again(agent: Agent) -> None:
+    agent.make("a", "b", "c", "same")
+    agent.look("a", "b", "same")
+    await agent.begin()
+    shutil.rmtree(agent.root)
+    agent.make("a", "new", body="other")
+    agent.make("same")
+    watch = agent.watches.watch(Roots([agent.root]))
+    await until(lambda: watch.since(0).missed)
+    told = await agent.told()
+    assert told.pop("note").startswith("More files than these may have changed")
+    assert told == {"created": "new", "changed": "a", "deleted": "b\nc"}
+    assert watch.on
+    watch.close()
     assert await agent.step() is UNCHANGED
+    agent.make("same", "later", body="other")
+    assert await agent.told() == {"created": "later\nnew", "changed": "a\nsame", "deleted": "b\nc"}
+
+
+async def test_what_the_agent_knows_is_compared_when_something_was_missed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.workspace.watch.KEPT_MAX", 10)
+    agent.make("a", "b", "unsaved")
+    agent.look("a", "b")
+    await agent.begin()
+    agent.seen[str(agent.path("unsaved"))] = content_hash(b"unsaved")
+    assert await agent.step() is UNCHANGED
+    agent.make("a", body="other")
+    await agent.offered()
+    agent.make("b", body="other")
+    agent.make(*(f"new/{n}" for n in range(20)))
+    told = await agent.told()
+    assert told["changed"] == "a\nb"
+    assert "nobody kept track" in told["note"]
+
+
+@pytest.mark.timeout(20)
+async def test_a_step_within_a_turn_does_not_wait_for_a_storm(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 60)
+    await agent.begin()
+    script = 'cd "$0" && while :; do echo >> x; done'
+    with subprocess.Popen(["sh", "-c", script, agent.root]) as storm:  # noqa: ASYNC220 - it runs beside us
+        await until(lambda: agent.path("x").exists())
+        for n in range(5):
+            agent.make(f"{n}")
+            reading = await agent.files.read(moment(agent.root, opens_turn=False))
+            assert f"{n}" in text(reading)["created"].split("\n")
+        storm.kill()

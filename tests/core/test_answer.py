@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from agentls.core.answer import answered, interrupted, parse_arguments, plan
+from agentls.core.answer import answered, interrupted, parse_arguments
 from agentls.core.assembler import BlockAssembler
 from agentls.core.blocks import TextBlock, ToolCallBlock
 from agentls.core.chunks import BlockEnd, Chunk, Finish, TextDelta
@@ -12,9 +14,10 @@ from agentls.core.events import AssistantMessage, ModelRef, ToolCall
 from agentls.core.ids import CallId
 from agentls.core.reasons import MaxTokens, Stop, ToolCalls
 from agentls.core.turn import OpenTurn
-from tests.core.logs import opened, state, tool_call
+from tests.core.logs import opened, state
 
 MODEL = ModelRef("p", "m")
+NESTED = '{"a":%s%s}'
 
 
 def turn() -> OpenTurn:
@@ -85,9 +88,23 @@ def test_an_interruption_that_showed_nothing_leaves_no_message() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "parsed"),
-    [("", {}), (" \n", {}), ('{"a":1}', {"a": 1}), ("[1]", None), ("{", None), ("null", None), ('"{}"', None)],
+    [
+        ("", {}),
+        (" \n", {}),
+        ('{"a":1.5e3}', {"a": 1500.0}),
+        ("[1]", None),
+        ("{", None),
+        ("null", None),
+        ('"{}"', None),
+        ('{"a":NaN}', None),
+        ('{"a":[-Infinity]}', None),
+        ('{"a":1e999}', None),
+        (NESTED % ("[" * 99, "]" * 99), json.loads(NESTED % ("[" * 99, "]" * 99))),
+        (NESTED % ("[" * 100, "]" * 100), None),
+        (NESTED % ("[" * 9**6, "]" * 9**6), None),
+    ],
+    ids=lambda value: str(value)[:20],
 )
 def test_arguments_parse_to_an_object_or_not_at_all(raw: str, parsed: object) -> None:
     """Statement 64, where ours differs: blank is an empty object, and what does not parse never runs."""
     assert parse_arguments(raw) == parsed
-    assert plan((tool_call(arguments=raw),))[0].arguments == parsed

@@ -6,7 +6,7 @@ import pytest
 
 from agentls.core.answer import error_result
 from agentls.core.assembler import Placed
-from agentls.core.blocks import TextBlock, ToolCallBlock
+from agentls.core.blocks import TextBlock, ToolCallBlock, ToolResultBlock, text_of
 from agentls.core.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -16,6 +16,7 @@ from agentls.core.events import (
     ModelRef,
     RequestHeader,
     RequestSent,
+    SessionHeader,
     StepEnd,
     StepStart,
     ToolResult,
@@ -25,7 +26,7 @@ from agentls.core.events import (
 )
 from agentls.core.ids import CallId, MessageId, RequestId, call
 from agentls.core.invariants import check_log
-from agentls.core.reasons import Completed, Interrupted, MessageTrigger
+from agentls.core.reasons import Completed, Failure, Interrupted, MessageTrigger, TurnEndReason, TurnFailed
 from agentls.core.repair import repair
 from agentls.core.session import Session, SessionState
 from agentls.core.turn import Rest
@@ -99,6 +100,31 @@ def test_a_started_call_is_of_unknown_outcome_and_the_other_was_not_started() ->
         (CALL, "TOOL_OUTCOME_UNKNOWN"),
         (call(1, 1, 2), "TOOL_NOT_STARTED"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "what"),
+    [
+        (Interrupted(), "the server died"),
+        (TurnFailed(Failure("the disk is full", "X")), "the turn failed (the disk is full)"),
+    ],
+)
+def test_the_model_is_told_what_stopped_its_calls(reason: TurnEndReason, what: str) -> None:
+    log = Session(HEADER)
+    log.prepare(LOG[: LOG.index(ToolStart(CALL)) + 1], time=0)
+    results = [event for event in repair(log.state, {}, reason) if isinstance(event, ToolResult)]
+    blocks = [block for result in results for block in result.message.content]
+    texts = [text_of(block.content) for block in blocks if isinstance(block, ToolResultBlock)]
+    assert [text.split(" while ")[0].split(" before ")[0] for text in texts] == [what, what]
+
+
+def test_a_call_that_a_person_said_no_to_is_denied_and_not_offered_for_another_try() -> None:
+    denied = ApprovalDecided(RequestId("q1.1.1"), "deny", by="me", note="never")
+    dead = Session(SessionHeader("s", "file:///w", "/w", 0))
+    asked = ApprovalAsked(RequestId("q1.1.1"), CALL, {}, "sha256:0")
+    dead.prepare((*FIRST, TWO_CALLS, tool_call(1), tool_call(2), asked, denied), time=0)
+    results = [event for event in repair(dead.state, {}) if isinstance(event, ToolResult)]
+    assert [result.error.code for result in results if result.error] == ["DENIED", "TOOL_NOT_STARTED"]
 
 
 def test_text_in_flight_becomes_an_interrupted_answer_before_the_step_ends() -> None:

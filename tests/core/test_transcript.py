@@ -212,6 +212,21 @@ def plugin(form: ContextForm) -> MessageSource:
     return PluginSource("git", form)
 
 
+def test_a_snapshot_says_that_it_supersedes_another_one_where_there_is_one() -> None:
+    sheet = Sheet()
+    sources = [plugin(Snapshot((Section("n", str(n)),))) for n in range(3)]
+    sources[1] = PluginSource("files", Snapshot((Section("n", "1"),)))
+    log = session()
+    for turn, source in enumerate(sources, start=1):
+        message = Message(MessageId(f"i{turn}"), "user", (TextBlock("t"),), source)
+        shot = (TurnStart(turn, InjectionTrigger(message.id)), UserMessage(message), TurnEnd(turn, Completed()))
+        for event in append(log, *shot):
+            sheet.transcript, changes = sheet.transcript.apply(event)
+            sheet.draw(changes)
+    bodies = [sheet.blocks[BlockId(f"c:i{turn}")].body for turn in (1, 2, 3)]
+    assert [body.startswith("Supersedes earlier snapshots of git.") for body in bodies] == [False, False, True]
+
+
 def test_a_notice_row_carries_producer_and_summary() -> None:
     """Statement 70."""
     row = injected(plugin(Notice("branch changed")))
@@ -222,7 +237,7 @@ def test_a_notice_row_carries_producer_and_summary() -> None:
 @pytest.mark.parametrize(
     ("form", "parts"),
     [
-        (Snapshot((Section("branch", "main"), Section("files", "```x"))), ["Supersedes", "**branch**", "main", "````"]),
+        (Snapshot((Section("branch", "main"), Section("files", "```x"))), ["**branch**", "main", "````"]),
         (Relay(SessionId("s-7")), ["From session s-7", "the text"]),
         (
             Recall((Recalled(SessionId("s"), "old talk", 3, 2, truncated=True),)),

@@ -232,6 +232,86 @@ async def test_the_model_is_told_what_the_editor_shows_that_a_message_came_from(
             assert f"active file:\n{says}" in shown[-1]
 
 
+async def test_nothing_is_told_of_an_editor_that_has_no_part_in_it(
+    server: SocketServer, model: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    """Neither at the step that claims a message nor at a later one."""
+    secret = tmp_path / "elsewhere" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("one\n")
+    async with server.editor() as one, server.editor(TWO) as two:
+        desk = Desk(one, model, work, await one.create(workspaceUri=work.as_uri()))
+        one.open(work / "a.txt", "one\ntwo\n")
+        one.look(work / "a.txt", 0, 0, 0, 3)
+        await one.ask("agent/list")
+        gate = asyncio.Event()
+        model.script(calls(LOOK, before=gate), calls(LOOK), reply("done"))
+        await desk.say("go")
+        await model.exchange(0)
+        two.open(secret, "one\nunsaved\n")
+        two.look(secret, 0, 0, 1, 3)
+        two.notify("agent/editorState", openUris=[secret.as_uri()], dirtyUris=[secret.as_uri()])
+        await two.ask("agent/list")
+        gate.set()
+        await one.closed(desk.agent, 1)
+        told = model.exchanges[-1]
+        assert [text.count("a.txt in tester 1.0") for name, text in snapshots_of(told) if name == "editor"] == [1]
+        assert "secret" not in str(told.json())
+
+
+async def test_the_editor_of_a_turn_is_that_of_its_newest_message_at_every_step(
+    server: SocketServer, model: ModelServer, work: Path
+) -> None:
+    async with server.editor() as one, server.editor(TWO) as two:
+        agent = await one.create(workspaceUri=work.as_uri())
+        await two.attach(agent)
+        one.open(work / "a.txt", "one\ntwo\n")
+        one.look(work / "a.txt", 0, 0, 0, 3)
+        await one.ask("agent/list")
+        gates = [asyncio.Event(), asyncio.Event(), asyncio.Event()]
+        model.script(*(calls(LOOK, before=gate) for gate in gates), reply("done"))
+        await one.say("followup", agent, "go")
+        await model.exchange(0)
+        two.look(work / "b.txt", 0, 0, 0, 5)
+        await two.ask("agent/list")
+        gates[0].set()
+        looked = await model.exchange(1)
+        await two.say("steer", agent, "and this")
+        gates[1].set()
+        steered = await model.exchange(2)
+        one.look(work / "a.txt", 1, 0, 1, 3)
+        await one.ask("agent/list")
+        gates[2].set()
+        await one.closed(agent, 1)
+        for exchange, says in ((looked, ["a.txt"]), (steered, ["a.txt", "b.txt"])):
+            shown = [text for name, text in snapshots_of(exchange) if name == "editor"]
+            assert [name in text for name, text in zip(says, shown, strict=True)] == [True] * len(says)
+        assert snapshots_of(model.exchanges[-1]) == snapshots_of(steered)
+
+
+async def test_an_editor_that_has_left_gives_way_to_one_that_draws_the_agent(
+    server: SocketServer, model: ModelServer, work: Path
+) -> None:
+    third = {"agent": {"version": 1, "client": {"name": "three", "version": "3"}}}
+    async with server.editor() as one, server.editor(third) as stranger:
+        one.look(work / "a.txt", 0, 0, 0, 3)
+        agent = await one.create(workspaceUri=work.as_uri())
+        async with server.editor(TWO) as two:
+            two.look(work / "b.txt", 0, 0, 0, 5)
+            gate = asyncio.Event()
+            model.script(calls(LOOK, before=gate), reply("done"))
+            await two.say("followup", agent, "go")
+            await model.exchange(0)
+        stranger.look(work / "c.txt", 0, 0, 0, 1)
+        await stranger.ask("agent/list")
+        gate.set()
+        await one.closed(agent, 1)
+        shown = [text for name, text in snapshots_of(model.exchanges[-1]) if name == "editor"]
+        assert len(shown) == 2
+        assert "b.txt in two 2" in shown[0]
+        assert "a.txt in tester 1.0" in shown[1]
+
+
 async def test_a_client_without_the_extension_tells_of_unsaved_text_too(
     server: SocketServer, model: ModelServer, work: Path
 ) -> None:

@@ -172,11 +172,21 @@ async def test_a_deleted_agent_is_gone_for_everybody(
         two.told.clear()
         assert await one.ask("agent/delete", agentId=agent) == {"outcome": "deleted"}
         await two.until(lambda: ("agent/listChanged", {"workspaceUri": WORKSPACE}) in two.told)
+        assert (await two.refused("agent/detach", agentId=agent)).code == -32051, "it draws it no more"
         for editor in (one, two):
             assert [row["id"] for row in (await editor.ask("agent/list"))["agents"]] == [other]
             for method in ("agent/attach", "agent/delete", "agent/inbox/resume"):
                 assert (await editor.refused(method, agentId=agent)).code == -32050
         await asyncio.wait_for((await model.exchange(0)).gone.wait(), 5)
+
+
+async def test_an_agent_is_not_made_of_a_model_or_a_workspace_that_is_none(desk: Desk) -> None:
+    for wrong, path in (({"model": "nobody/none"}, "model"), ({"workspaceUri": "untitled:x"}, "workspaceUri")):
+        refused = await desk.editor.refused("agent/create", **{"workspaceUri": WORKSPACE, **wrong})
+        assert (refused.code, refused.data) == (-32602, {"path": path})
+    refused = await desk.editor.refused("agent/list", workspaceUri="untitled:x")
+    assert (refused.code, refused.data) == (-32602, {"path": "workspaceUri"})
+    assert [row["id"] for row in (await desk.editor.ask("agent/list"))["agents"]] == [desk.agent]
 
 
 async def test_settings_of_an_agent_are_changed_and_wrong_ones_refused(desk: Desk) -> None:

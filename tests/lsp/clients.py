@@ -193,14 +193,17 @@ class Served:
         self.servers: list[AgentServer] = []
         self.runs: list[asyncio.Task[int]] = []
 
-    async def connect(self, *, stall: float = 30.0, backlog: int = 1 << 26, buffer: int | None = None) -> Client:
+    async def connect(
+        self, *, stall: float = 30.0, backlog: int = 1 << 26, buffer: int | None = None, watches_parent: bool = False
+    ) -> Client:
         """A new client; `buffer` bounds what the system keeps between the two."""
         ours, theirs = socket.socketpair()
         if buffer is not None:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         reader, writer = await asyncio.open_connection(sock=ours)
-        server = AgentServer(self.hub, StreamSource(reader), Writer(StreamSink(writer), stall=stall, backlog=backlog))
+        sink = Writer(StreamSink(writer), stall=stall, backlog=backlog)
+        server = AgentServer(self.hub, StreamSource(reader), sink, watches_parent=watches_parent)
         self.servers.append(server)
         self.runs.append(asyncio.create_task(server.run()))
         client = Client(*await asyncio.open_connection(sock=theirs, limit=1 << 16))

@@ -269,7 +269,7 @@ class FakeHost:
     async def delete(self, agent_id: AgentId) -> None:
         if agent_id not in self.agents:
             raise UnknownAgent(agent_id)
-        del self.agents[agent_id]
+        self.agents.pop(agent_id).view.end()
         self.deleted.append(agent_id)
 
     def models(self) -> tuple[ModelFacts, ...]:

@@ -284,7 +284,7 @@ async def test_requests_of_a_client_that_reads_no_answers_are_read_no_more(agent
         client.reading.clear()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for number in range(3000):
-            client.ask("agent/send", send(number))
+            client.ask("agent/inject", {**send(number), "context": {"form": "notice", "summary": "s"}})
         for _ in range(200):
             await asyncio.sleep(0)
         assert len(agent.noted) < 2000
@@ -348,7 +348,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 async def test_the_death_of_the_client_s_process_ends_the_connection(
     served: Served, process: subprocess.Popen[bytes]
 ) -> None:
-    client = await served.connect()
+    client = await served.connect(watches_parent=True)
     await client.call("initialize", {"processId": process.pid, "capabilities": {"experimental": {"agent": AGENT}}})
     await client.attach()
     process.kill()
@@ -356,11 +356,22 @@ async def test_the_death_of_the_client_s_process_ends_the_connection(
 
 
 async def test_a_process_that_is_not_there_is_not_waited_for(served: Served, process: subprocess.Popen[bytes]) -> None:
-    client = await served.connect()
+    client = await served.connect(watches_parent=True)
     process.kill()
     process.wait()
     await client.call("initialize", {"processId": process.pid, "capabilities": {"experimental": {"agent": AGENT}}})
     assert (await client.call("agent/list"))["agents"]
+
+
+async def test_on_a_socket_the_process_that_a_client_names_is_nobody_s(
+    served: Served, process: subprocess.Popen[bytes]
+) -> None:
+    client = await served.connect()
+    await client.call("initialize", {"processId": process.pid, "capabilities": {"experimental": {"agent": AGENT}}})
+    process.kill()
+    process.wait()
+    for _ in range(3):
+        assert (await client.call("agent/list"))["agents"]
 
 
 async def test_connections_are_forgotten(served: Served, agent: FakeAgent, host: FakeHost) -> None:
@@ -371,4 +382,5 @@ async def test_connections_are_forgotten(served: Served, agent: FakeAgent, host:
     await asyncio.gather(*served.runs)
     assert served.hub.editors._attached == {}
     assert agent.view._listeners == []
+    assert agent.view._end_listeners == []
     assert host.live(AgentId("one")) is agent

@@ -12,7 +12,8 @@ import pytest
 from agentls.core.json import JsonObject, JsonValue
 from agentls.lsp.server import Hub
 from agentls.workspace.documents import Buffer
-from agentls.workspace.editor import NO_FOCUS, Focus, Selection
+from agentls.workspace.editor import NO_FOCUS, Focus
+from agentls.workspace.positions import Position, Range
 from agentls.workspace.uris import to_uri
 from tests.lsp.clients import AGENT, Client, Served, serving
 from tests.lsp.doubles import FakeHost
@@ -28,6 +29,12 @@ def open_document(client: Client, text: str, uri: str = URI) -> None:
 def change(client: Client, *changes: JsonObject, uri: str = URI, version: JsonValue = 2) -> None:
     params: JsonObject = {"textDocument": {"uri": uri, "version": version}, "contentChanges": changes}
     client.notify("textDocument/didChange", params)
+
+
+def places(*numbers: int) -> Range:
+    """The same as the workspace knows it."""
+    first, start, last, end = numbers
+    return Range(Position(first, start), Position(last, end))
 
 
 def span(*places: int) -> JsonObject:
@@ -77,10 +84,8 @@ async def test_positions_count_in_the_encoding_that_was_agreed_on(
     await client.start(general={"positionEncodings": [encoding]})
     open_document(client, "é🙂xyz")
     change(client, {"range": span(0, units, 0, units + 1), "text": "Y"})
-    client.notify("agent/editorState", {"activeUri": URI, "selections": [span(0, units, 0, units + 1)]})
     await heard(client)
     assert buffer(host).text == "é🙂xYz"
-    assert focus(host).selections == (Selection(0, 3, 0, 4),)
     assert host.documents.editors()[0].encoding == encoding
 
 
@@ -183,19 +188,7 @@ async def test_a_range_outside_of_the_text_is_its_end(client: Client, host: Fake
     [
         ("textDocument/didOpen", {"textDocument": "a secret of the person"}, "textDocument"),
         ("textDocument/didOpen", {"textDocument": {"uri": URI, "text": "a secret"}}, "textDocument.version"),
-        (
-            "textDocument/didChange",
-            {"textDocument": {"uri": URI, "version": 2}, "contentChanges": ["a secret of the person"]},
-            "contentChanges[0]",
-        ),
-        (
-            "textDocument/didChange",
-            {
-                "textDocument": {"uri": URI, "version": 2},
-                "contentChanges": [{"text": "a secret"}, {"range": span(0, -1, 0, 0), "text": "a secret"}],
-            },
-            "contentChanges[1].range.start.character",
-        ),
+        ("textDocument/didChange", {"contentChanges": ["a secret of the person"]}, "textDocument"),
         ("textDocument/didSave", None, "textDocument"),
         ("textDocument/didClose", {"textDocument": {"uri": ["a secret"]}}, "textDocument.uri"),
         ("agent/editorState", {"selections": [{"start": "a secret"}]}, "selections[0].start"),
@@ -214,6 +207,65 @@ async def test_a_malformed_notification_is_a_warning_of_where_and_changes_nothin
     assert record.getMessage() == f"a client's {method} is left out: its {path} is wrong"
     assert record.exc_info is None
     assert buffer(host).text == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "path"),
+    [
+        ({"version": 2}, ["a secret of the person"], "contentChanges[0]"),
+        (
+            {"version": 2},
+            [{"text": "a secret"}, {"range": span(0, -1, 0, 0), "text": "a secret"}],
+            "contentChanges[1].range.start.character",
+        ),
+        ({"version": "a secret"}, [{"text": "a secret"}], "textDocument.version"),
+    ],
+)
+async def test_a_change_that_cannot_be_read_forgets_the_document_until_all_of_it_is_told(
+    client: Client,
+    host: FakeHost,
+    caplog: pytest.LogCaptureFixture,
+    document: JsonObject,
+    changes: JsonValue,
+    path: str,
+) -> None:
+    open_document(client, "as it was")
+    client.notify("textDocument/didChange", {"textDocument": {"uri": URI, **document}, "contentChanges": changes})
+    change(client, {"range": span(0, 0, 0, 2), "text": "a secret"}, version=3)
+    client.notify("textDocument/didSave", {"textDocument": {"uri": URI}})
+    await heard(client)
+    assert host.documents.at_uri(URI) == ()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+    assert f"its {path} is wrong" in caplog.text
+    assert "secret" not in caplog.text
+    change(client, {"range": span(9, 9, 9, 9), "text": "?"}, {"text": "all"}, {"range": span(0, 3, 0, 3), "text": "!"})
+    await heard(client)
+    assert buffer(host).text == "all!"
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_forgotten_document_may_be_opened_anew(
+    client: Client, host: FakeHost, caplog: pytest.LogCaptureFixture, *, closes: bool
+) -> None:
+    open_document(client, "as it was")
+    change(client, {"text": "more", "range": {}})
+    if closes:
+        client.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
+    open_document(client, "anew")
+    change(client, {"range": span(0, 0, 0, 1), "text": "A"})
+    await heard(client)
+    assert buffer(host).text == "Anew"
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("document", [{"uri": URI, "version": None}, {"uri": URI}])
+async def test_a_change_without_a_version_is_counted_on(client: Client, host: FakeHost, document: JsonObject) -> None:
+    open_document(client, "one\ntwo")
+    changes: JsonValue = [{"range": span(0, 0, 1, 0), "text": ""}]
+    client.notify("textDocument/didChange", {"textDocument": document, "contentChanges": changes})
+    await heard(client)
+    assert (buffer(host).text, buffer(host).version) == ("two", 2)
 
 
 async def test_texts_are_never_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -255,25 +307,34 @@ async def test_an_editor_tells_what_the_person_looks_at(client: Client, host: Fa
     await heard(client)
     assert focus(host) == Focus(
         active=URI,
-        selections=(Selection(1, 2, 1, 5), Selection(2, 0, 2, 5)),
-        visible=((0, 2),),
+        selections=(places(1, 3, 1, 6), places(2, 0, 2, 5)),
+        visible=((0, 90),),
         open=(URI, "file:///w/b.py"),
         dirty=(URI,),
+        selected_at=2,
     )
 
 
-async def test_positions_in_a_document_that_is_not_open_stay_as_they_are(client: Client, host: FakeHost) -> None:
-    state: JsonObject = {"activeUri": URI, "selections": [span(5, 9, 4, 2)], "visibleRanges": [span(1, 0, 30, 0)]}
-    client.notify("agent/editorState", state)
+async def test_a_selection_is_older_than_a_change_that_comes_after_it(client: Client, host: FakeHost) -> None:
+    client.notify("agent/editorState", {"activeUri": URI, "selections": [span(5, 9, 4, 2)]})
+    open_document(client, "as it was selected")
     await heard(client)
-    assert focus(host) == Focus(URI, (Selection(4, 2, 5, 9),), ((1, 30),))
+    assert focus(host).selections == (places(4, 2, 5, 9),)
+    assert buffer(host).changed < focus(host).selected_at, "an opened text is the one that was selected in"
+    change(client, {"text": "another"})
+    client.notify("agent/editorState", {"dirtyUris": [URI]})
+    await heard(client)
+    assert buffer(host).changed > focus(host).selected_at
+    client.notify("agent/editorState", {"selections": [span(0, 0, 0, 1)]})
+    await heard(client)
+    assert buffer(host).changed < focus(host).selected_at
 
 
 async def test_what_is_left_out_stays_and_null_is_none(client: Client, host: FakeHost) -> None:
     client.notify("agent/editorState", {"activeUri": URI, "selections": [span(1, 1, 1, 1)], "openUris": [URI]})
     client.notify("agent/editorState", {"dirtyUris": [URI], "visibleRanges": [span(0, 0, 9, 0)]})
     await heard(client)
-    known = Focus(URI, (Selection(1, 1, 1, 1),), ((0, 9),), (URI,), (URI,))
+    known = Focus(URI, (places(1, 1, 1, 1),), ((0, 9),), (URI,), (URI,), selected_at=1)
     assert focus(host) == known
     client.notify("agent/editorState", {})
     client.notify("agent/editorState")

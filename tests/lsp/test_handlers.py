@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, replace
 from typing import cast
@@ -9,7 +10,7 @@ from typing import cast
 import pytest
 
 from agentls.agent.agent import Answered, Changed, Sent
-from agentls.agent.host import Fork, InvalidBoundary
+from agentls.agent.host import BadWorkspace, Fork, InvalidBoundary
 from agentls.agent.state import WaitingMessage
 from agentls.core.blocks import TextBlock
 from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
@@ -19,6 +20,7 @@ from agentls.core.json import JsonObject, JsonValue
 from agentls.core.sources import Catalog, CatalogEntry, Notice, PluginSource, Snapshot, UserSource
 from agentls.lsp.agent_handlers import PART_MAX
 from agentls.lsp.framing import framed
+from agentls.lsp.message_handlers import PENDING_MAX
 from agentls.models.model import ModelFacts
 from tests.lsp.clients import Client, Failed, Served
 from tests.lsp.doubles import FakeAgent, FakeHost, Noted, block
@@ -247,6 +249,78 @@ async def test_a_deleted_agent_is_drawn_no_more(client: Client, agent: FakeAgent
     assert (await client.refusal("agent/detach", ONE)).code == -32051
 
 
+async def test_an_agent_that_somebody_else_deletes_is_drawn_no_more(served: Served, agent: FakeAgent) -> None:
+    one, two = await served.started(), await served.started()
+    await one.attach()
+    await two.attach()
+    await two.attach(since=True)
+    await one.call("agent/delete", ONE)
+    assert (await two.refusal("agent/detach", ONE)).code == -32051
+    assert (agent.view._listeners, agent.view._end_listeners, served.hub.editors._attached) == ([], [], {})
+
+
+async def test_an_agent_that_has_ended_cannot_be_drawn(client: Client, agent: FakeAgent) -> None:
+    agent.view.end()
+    assert (await client.refusal("agent/attach", ONE)).code == -32050
+    assert (await client.refusal("agent/detach", ONE)).code == -32051
+
+
+async def test_a_model_or_a_workspace_that_is_none_names_its_field(client: Client, host: FakeHost) -> None:
+    error = await client.refusal("agent/create", {"workspaceUri": "file:///w", "model": "nowhere/none"})
+    assert (error.code, error.data) == (-32602, {"path": "model"})
+    assert 'pick "demo/scripted"' in error.message
+    assert host.forks == []
+    host.error = BadWorkspace('"untitled:x" is no file')
+    error = await client.refusal("agent/create", {"workspaceUri": "untitled:x"})
+    assert (error.code, error.data) == (-32602, {"path": "workspaceUri"})
+
+
+# What waits in a state -----------------------------------------------------------------------------------------
+
+
+def waiting(agent: FakeAgent, count: int, text: str = "x") -> None:
+    """Let messages wait for an agent."""
+    assert agent.view.state is not None
+    inbox = tuple(WaitingMessage(MessageId(f"w{n}"), "queued", True, False, text) for n in range(count))
+    agent.view.publish_state(replace(agent.view.state, inbox=inbox))
+
+
+async def test_of_a_long_message_that_waits_the_beginning_is_told(client: Client, agent: FakeAgent) -> None:
+    reducer = await client.attach()
+    waiting(agent, 1, "é" * 3000)
+    await client.until(lambda: reducer.state["inbox"])
+    (item,) = cast(list[JsonObject], reducer.state["inbox"])
+    assert (item["text"], item["more"]) == ("é" * 2048, 6000 - 4096)
+    waiting(agent, 1, "é" * 2048)
+    await client.until(lambda: "more" not in cast(list[JsonObject], reducer.state["inbox"])[0])
+
+
+@pytest.mark.parametrize("verb", ["send", "followup", "steer"])
+async def test_one_message_too_many_is_refused_for_now(client: Client, agent: FakeAgent, verb: str) -> None:
+    waiting(agent, PENDING_MAX - 1)
+    message: JsonObject = {**ONE, "messageId": "m1", "content": "hello"}
+    await client.call(f"agent/{verb}", message)
+    waiting(agent, PENDING_MAX)
+    error = await client.refusal(f"agent/{verb}", {**message, "messageId": "m2"})
+    assert (error.code, error.data) == (-32054, {"retryAfterMs": 1000})
+    await client.call(f"agent/{verb}", {**message, "messageId": "w5"})
+    await client.call("agent/inject", {**message, "messageId": "m3", "context": {"form": "notice", "summary": "s"}})
+    for deed in ("remove", "promote"):
+        await client.call(f"agent/inbox/{deed}", {**ONE, "messageId": "w1"})
+    assert [noted.id for noted in agent.noted] == ["m1", "w5", "m3"]
+
+
+async def test_what_is_sent_at_once_counts_before_the_state_tells_of_it(client: Client, agent: FakeAgent) -> None:
+    agent.gate.clear()
+    message: JsonObject = {**ONE, "content": "hello"}
+    sent = [client.ask("agent/followup", {**message, "messageId": f"m{n}"}) for n in range(PENDING_MAX + 1)]
+    with pytest.raises(Failed, match="-32054"):
+        await sent[-1]
+    agent.gate.set()
+    await asyncio.gather(*sent[:-1])
+    await client.call("agent/followup", {**message, "messageId": "again"})
+
+
 async def test_a_long_body_is_read_in_parts_of_at_most_1_mib(client: Client, agent: FakeAgent) -> None:
     body = "é🙂" * 400_000
     agent.bodies[BlockId("t1.1.1")] = body
@@ -279,6 +353,18 @@ async def test_detach_needs_an_attach(client: Client, agent: FakeAgent) -> None:
     agent.put(block("a", 1, "unseen"))
     await client.call("agent/list")
     assert reducer.blocks == {}
+
+
+async def test_a_detach_does_not_overtake_the_attach_before_it(client: Client, host: FakeHost) -> None:
+    old = FakeAgent("old")
+    host.stored[old.id] = old
+    attached = client.ask("agent/attach", {"agentId": "old"})
+    detached = client.ask("agent/detach", {"agentId": "old"})
+    await client.call("agent/list")
+    host.loaded.set()
+    await attached
+    assert await detached == {}
+    assert old.view._listeners == []
 
 
 async def test_older_blocks_come_by_page(served: Served, host: FakeHost) -> None:

@@ -138,6 +138,40 @@ async def test_a_client_that_refuses_gets_no_begin_and_is_asked_again_for_the_ne
     await shower.until(lambda: kinds(shower, token) == ["begin"])
 
 
+async def test_an_answer_without_a_result_agrees(shower: Client, agent: FakeAgent) -> None:
+    """As a JavaScript client writes one that is undefined."""
+    agent.run(1)
+    request = await asked(shower)
+    shower.send({"jsonrpc": "2.0", "id": request["id"]})
+    token = cast(JsonObject, request["params"])["token"]
+    await shower.until(lambda: kinds(shower, token) == ["begin"])
+    agent.end(1)
+    agent.run(2)
+    await agreed(shower)
+    assert shower.orphans == []
+
+
+async def test_a_turn_goes_on_without_an_answer_that_does_not_come(agent: FakeAgent) -> None:
+    tokens: list[str] = []
+
+    async def agrees_later(token: str) -> None:
+        tokens.append(token)
+        if len(tokens) == 1:
+            await asyncio.Event().wait()
+
+    valve = Valve()
+    writer = Writer(valve)
+    progress = Progress(agrees_later, writer, patience=0.01)
+    progress.attach(agent)
+    agent.run(1)
+    await until(lambda: tokens)
+    agent.run(2)
+    await until(lambda: b"begin" in valve.taken)
+    assert valve.taken.count(tokens[0].encode() + b'"') == 0
+    progress.detach(agent.id)
+    await writer.close()
+
+
 async def test_reports_are_a_few_a_second(shower: Client, agent: FakeAgent) -> None:
     agent.run(1)
     token = await agreed(shower)
@@ -241,6 +275,6 @@ async def test_a_client_that_takes_nothing_is_told_only_how_it_stands_when_it_do
     valve.open.set()
     await until(lambda: b"step 199" in valve.taken)
     assert valve.taken.count(b"report") == 1
-    progress.close()
+    progress.detach(agent.id)
     await writer.close()
     assert valve.taken.endswith(b'"value":{"kind":"end"}}}')

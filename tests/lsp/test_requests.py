@@ -10,8 +10,8 @@ import pytest
 
 from agentls.core.json import JsonObject, JsonValue
 from agentls.lsp.framing import framed
-from tests.lsp.clients import Client, Served
-from tests.lsp.doubles import FakeAgent
+from tests.lsp.clients import AGENT, Client, Served
+from tests.lsp.doubles import FakeAgent, FakeHost
 
 ONE: JsonObject = {"agentId": "one"}
 ANSWER: JsonObject = {**ONE, "requestId": "q1.1.1", "shown": "sha256:0", "answer": {"decision": "allow"}}
@@ -232,6 +232,21 @@ async def test_a_field_that_is_null_counts_as_left_out(client: Client, agent: Fa
     assert error.message == "agent/send: content: expected a string or a list, but it is missing"
 
 
+async def test_an_empty_list_counts_as_an_empty_object(served: Served, host: FakeHost) -> None:
+    """As Neovim writes an empty table."""
+    client = await served.connect()
+    capabilities: JsonObject = {"window": [], "workspace": {"didChangeWatchedFiles": []}, "general": []}
+    await client.call("initialize", {"capabilities": {**capabilities, "experimental": {"agent": AGENT}}})
+    assert (await client.call("agent/list", []))["agents"]
+    assert (await client.call("agent/models", []))["models"] == []
+    client.notify("agent/editorState", {"activeUri": "file:///w/a"})
+    client.notify("agent/editorState", [])
+    error = await client.refusal("agent/create", {"workspaceUri": "file:///w", "from": []})
+    assert error.data == {"path": "from.agentId"}
+    assert host.documents.editors()[0].focus.active == "file:///w/a"
+    assert (await client.refusal("agent/list", [1])).data == {"path": "params"}
+
+
 async def test_unknown_fields_are_ignored(client: Client) -> None:
     assert (await client.call("agent/send", {**SEND, "colour": "green"}))["outcome"] == "started"
 
@@ -268,8 +283,7 @@ async def test_a_nested_jsonrpc_key_is_data(client: Client, agent: FakeAgent, wh
             -32600,
             "the message is a list of 1: batches are not served; send each message by itself",
         ),
-        (b"{}", None, -32600, "a message needs a method, or the result or error of a response"),
-        (b'{"jsonrpc":"2.0","id":9}', 9, -32600, "a message needs a method, or the result or error of a response"),
+        (b"{}", None, -32600, "a message needs a method, or the id of the request that it answers"),
         (b'{"jsonrpc":"2.0","id":9,"method":5}', 9, -32600, "the method is 5, not a string"),
         (b'{"id":"nine","method":"agent/list"}', "nine", -32600, '"jsonrpc" is null, not "2.0"'),
         (b'{"jsonrpc":"1.0","id":9,"method":"agent/list"}', 9, -32600, '"jsonrpc" is "1.0", not "2.0"'),

@@ -73,15 +73,20 @@ class Space:
         return self._tools.prepare(name, arguments)
 
     async def call(self, name: str, /, **arguments: JsonValue) -> Output:
-        return await self.prepared(name, **arguments).run(self.context)
+        """A call that a person allows, where it asks for that."""
+        return await self.run(name, await self.asks(name, **arguments), **arguments)
+
+    async def run(self, name: str, allowed: JsonObject | None = None, /, **arguments: JsonValue) -> Output:
+        """A call that a person has allowed already, or that nobody was asked about."""
+        return await self.prepared(name, **arguments).run(self.context, allowed)
 
     async def asks(self, name: str, /, **arguments: JsonValue) -> JsonObject | None:
         return await self.prepared(name, **arguments).asks(self.context)
 
-    async def refusal(self, name: str, /, **arguments: JsonValue) -> ToolError:
-        """The error that a call ends with."""
+    async def refusal(self, name: str, allowed: JsonObject | None = None, /, **arguments: JsonValue) -> ToolError:
+        """The error that a call ends with that a person has allowed, or that nobody was asked about."""
         with pytest.raises(ToolError) as error:
-            await self.call(name, **arguments)
+            await self.run(name, allowed, **arguments)
         return error.value
 
     async def asking(self, name: str, /, **arguments: JsonValue) -> ToolError:

@@ -94,7 +94,7 @@ async def test_a_walk_that_takes_too_long_ends_and_says_so(space: Space) -> None
     tools.register(ListFiles(walked_max=10))
     for n in range(11):
         space.file(f"{n:02}")
-    lines = (await tools.prepare("list_files", {}).run(space.context)).text.split("\n")
+    lines = (await tools.prepare("list_files", {}).run(space.context, None)).text.split("\n")
     assert lines[0] == ".: 10 files in 0 folders and more, 0 ignored"
     assert lines[-1] == "Only the first 10 were counted; list a folder in it for the rest."
 

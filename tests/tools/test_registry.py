@@ -10,7 +10,7 @@ from typing import Literal
 
 import jsonschema
 import pytest
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from agentls.core.json import JsonObject, JsonValue
 from agentls.tools.reference import reference
@@ -48,7 +48,7 @@ class Try:
         the title."""
         return {"title": arguments.title}
 
-    async def run(self, arguments: TryArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: TryArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         return Output(arguments.title, {"how": arguments.how})
 
 
@@ -190,10 +190,65 @@ async def test_a_prepared_call_is_its_tools_answer_for_its_arguments(tried: Regi
     assert call.parallel
     assert not tried.prepare("try", {"title": "t"}).parallel
     assert await call.asks(space.context) == {"title": "t"}
-    assert await call.run(space.context) == Output("t", {"how": "a"})
+    assert await call.run(space.context, None) == Output("t", {"how": "a"})
 
 
 async def test_no_output_is_over_the_limit_or_has_halves_of_characters(tried: Registry, space: Space) -> None:
-    output = await tried.prepare("try", {"title": "é" * OUTPUT_MAX}).run(space.context)
+    output = await tried.prepare("try", {"title": "é" * OUTPUT_MAX}).run(space.context, None)
     assert len(output.text.encode()) <= OUTPUT_MAX
     assert output.text.endswith("more bytes are left out)")
+
+
+# A tool's own mistakes -----------------------------------------------------------------------------------------
+
+
+class Mistaken(Try):
+    """Its `parallel`, its `read_only` or what it shows is a mistake."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._registered = False
+
+    @property
+    def read_only(self) -> bool:  # type: ignore[override]
+        if self._where == "read_only" and self._registered:
+            raise RuntimeError("a mistake")
+        self._registered = True
+        return False
+
+    def parallel(self, arguments: TryArguments) -> bool:
+        if self._where == "parallel":
+            raise RuntimeError("a mistake")
+        return True
+
+
+class Fussy(Arguments):
+    title: str
+
+    @field_validator("title")
+    @classmethod
+    def look(cls, title: str) -> str:
+        raise KeyError(title)
+
+
+class FussyTry(Mistaken):
+    arguments = Fussy  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("tool", [Mistaken("parallel"), Mistaken("read_only"), FussyTry("arguments")])
+def test_a_tool_that_makes_a_mistake_before_it_runs_fails_its_call(tool: Mistaken) -> None:
+    made = Registry()
+    made.register(tool)
+    with pytest.raises(ToolError) as error:
+        made.prepare("try", {"title": "secret"})
+    assert error.value.code == "TOOL_FAILED"
+    assert "secret" not in error.value.text
+
+
+def test_arguments_that_are_nested_too_deeply_do_not_fit(tried: Registry) -> None:
+    deep: JsonValue = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(ToolError, match="nested too deeply") as error:
+        tried.prepare("try", {"title": deep})
+    assert error.value.code == "INVALID_ARGS"

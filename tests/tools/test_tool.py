@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -14,8 +17,10 @@ from hypothesis import strategies as st
 
 import agentls.tools
 from agentls.core.json import JsonValue
-from agentls.tools.tool import CODES, ToolError, bounded, change_in_thread, check, in_thread, observed
+from agentls.tools.tool import CODES, ToolError, bounded, change_in_thread, check, in_thread, observed, stoppable
 from tests.tools.support import Space, happened
+
+T = TypeVar("T")
 
 
 @given(st.text(alphabet="a\né🙂", max_size=200), st.integers(0, 900))
@@ -123,7 +128,7 @@ async def test_a_change_that_stopped_where_it_looked_was_cancelled(space: Space)
 
 
 async def test_a_change_that_is_cancelled_before_its_thread_begins_is_not_made(space: Space) -> None:
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    space.context = replace(space.context, threads=ThreadPoolExecutor(1))
     busy, go_on = threading.Event(), threading.Event()
     changed: list[str] = []
 
@@ -131,7 +136,7 @@ async def test_a_change_that_is_cancelled_before_its_thread_begins_is_not_made(s
         busy.set()
         go_on.wait(10)
 
-    before = asyncio.create_task(asyncio.to_thread(other))
+    before = asyncio.create_task(in_thread(space.context, other))
     await happened(busy)
     task = asyncio.create_task(change_in_thread(space.context, lambda: changed.append("changed")))
     await asyncio.sleep(0)
@@ -158,6 +163,88 @@ async def test_a_threads_fault_is_its_calls(space: Space) -> None:
 
     with pytest.raises(OSError, match="full"):
         await in_thread(space.context, work)
+
+
+# What does not end ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """What work waits for that never ends by itself; its time to end is over at once."""
+    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
+    free = threading.Event()
+    yield free
+    free.set()
+
+
+async def begun(started: threading.Event, task: asyncio.Task[T]) -> asyncio.Task[T]:
+    """The task, once what it runs has begun; it is cancelled then, and ends."""
+    await happened(started)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
+
+
+async def test_a_thread_that_hangs_is_left_behind(space: Space, stuck: threading.Event) -> None:
+    started = threading.Event()
+
+    def work() -> None:
+        started.set()
+        stuck.wait(10)
+        raise OSError("nobody is there to hear it")
+
+    task = await begun(started, asyncio.create_task(in_thread(space.context, work)))
+    assert task.cancelled()
+    assert space.context.stop.is_set()
+    assert not stuck.is_set()
+
+
+async def test_a_change_that_hangs_is_left_behind_and_may_take_effect(space: Space, stuck: threading.Event) -> None:
+    started = threading.Event()
+
+    def work() -> None:
+        started.set()
+        stuck.wait(10)
+
+    task = await begun(started, asyncio.create_task(change_in_thread(space.context, work)))
+    with pytest.raises(ToolError, match="may still take effect") as error:
+        await task
+    assert error.value.code == "ABORTED"
+
+
+async def test_threads_of_tools_that_hang_keep_nothing_else_waiting(space: Space, stuck: threading.Event) -> None:
+    """Sessions are loaded on other threads."""
+    hanging = [asyncio.create_task(in_thread(space.context, lambda: stuck.wait(10))) for _ in range(100)]
+    assert await asyncio.to_thread(lambda: "loaded") == "loaded"
+    for task in hanging:
+        task.cancel()
+    await asyncio.wait(hanging)
+    assert not stuck.is_set()
+
+
+async def test_work_that_does_not_hear_of_its_end_is_left_behind(stuck: threading.Event) -> None:
+    started, asked = threading.Event(), []
+    free = asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                asked.append("to end")
+
+    task = await begun(started, asyncio.create_task(stoppable(work())))
+    assert (task.cancelled(), asked) == (True, ["to end"])
+    free.set()
+
+
+async def test_work_that_cancels_itself_fails() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="by nobody but itself"):
+        await stoppable(work())
 
 
 def test_a_stopped_call_is_aborted_where_its_thread_looks() -> None:

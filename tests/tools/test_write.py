@@ -8,11 +8,13 @@ import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
 
+from agentls.core.json import JsonValue
 from agentls.tools import write
 from agentls.tools.tool import OUTPUT_MAX, ToolError, observed
 from agentls.workspace.documents import Buffer, Documents
@@ -233,7 +235,8 @@ async def test_text_that_is_typed_while_the_file_is_looked_at_is_not_written_und
     """L16: asked again at the last moment."""
     path = space.seen("a", "A\n")
     space.opened("a", "A\n")
-    call = asyncio.create_task(space.call("write", path="a", content="B\n"))
+    allowed = await space.asks("write", path="a", content="B\n")
+    call = asyncio.create_task(space.run("write", allowed, path="a", content="B\n"))
     await asyncio.sleep(0)  # It has begun, and what it waits for cannot be told to it before we let go.
     assert not call.done()
     space.opened("a", "typed\n")
@@ -260,8 +263,9 @@ class Meddling(Documents):
 @pytest.mark.parametrize("exists", [True, False])
 async def test_what_changes_at_the_last_moment_is_not_overwritten(space: Space, exists: bool) -> None:
     path = space.seen("a", "old\n") if exists else space.root / "a"
+    allowed = await space.asks("write", path="a", content="new\n")
     space.meet(Meddling(lambda: path.write_text("theirs\n")))
-    error = await space.refusal("write", path="a", content="new\n")
+    error = await space.refusal("write", allowed, path="a", content="new\n")
     assert error.code == "STALE"
     assert "changed by somebody else just now" in error.text
     assert path.read_text() == "theirs\n"
@@ -277,8 +281,9 @@ async def test_a_link_that_is_put_there_at_the_last_moment_is_not_followed(space
         path.unlink()
         path.symlink_to(outside)
 
+    allowed = await space.asks("write", path="a", content="new\n")
     space.meet(Meddling(meddle))
-    assert (await space.refusal("write", path="a", content="new\n")).code == "STALE"
+    assert (await space.refusal("write", allowed, path="a", content="new\n")).code == "STALE"
     assert outside.read_text() == "old\n"
 
 
@@ -309,10 +314,51 @@ async def test_a_person_is_shown_where_a_link_leads_and_the_whole_diff(space: Sp
 async def test_what_changes_between_the_question_and_the_answer_is_not_overwritten(space: Space) -> None:
     path = space.seen("a", "old\n")
     for name in ("a", "fresh"):
-        await space.asks("write", path=name, content="new\n")
+        allowed = await space.asks("write", path=name, content="new\n")
         (space.root / name).write_text("by the person, while they were asked\n")
-        await assert_refused(space, space.root / name, "STALE")
+        assert (await space.refusal("write", allowed, path=name, content="new\n")).code == "STALE"
     assert path.read_text() == "by the person, while they were asked\n"
+
+
+async def test_a_folder_that_becomes_a_link_while_a_person_reads_is_not_followed(space: Space) -> None:
+    """What they allowed was another file, also where both are in the workspace."""
+    (space.root / ".git/hooks").mkdir(parents=True)
+    (space.root / "docs").mkdir()
+    new: dict[str, JsonValue] = {"path": "docs/post-checkout", "content": "#!/bin/sh\n"}
+    allowed = await space.asks("write", **new)
+    (space.root / "docs").rmdir()
+    (space.root / "docs").symlink_to(".git/hooks")
+    error = await space.refusal("write", allowed, **new)
+    assert (error.code, "nobody has allowed" in error.text) == ("STALE", True)
+    assert list((space.root / ".git/hooks").iterdir()) == []
+
+
+async def test_a_file_that_vanishes_while_a_person_reads_its_diff_is_not_made_anew(space: Space) -> None:
+    path = space.seen("a", "1\n2\n")
+    allowed = await space.asks("write", path="a", content="1\ntwo\n")
+    path.unlink()
+    assert (await space.refusal("write", allowed, path="a", content="1\ntwo\n")).code == "STALE"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_nothing_is_written_that_nobody_was_asked_about(space: Space, gone: bool) -> None:
+    """It had that content when it was looked at, so that there was nothing to ask."""
+    path = space.seen("a", "same\n")
+    assert await space.asks("write", path="a", content="same\n") is None
+    if gone:
+        path.unlink()
+    else:
+        space.seen("a", "other\n")
+    assert (await space.refusal("write", path="a", content="same\n")).code == "STALE"
+    assert space.bytes_of("a") == (None if gone else b"other\n")
+
+
+async def test_leave_for_one_write_is_none_for_another(space: Space) -> None:
+    allowed = await space.asks("write", path="a", content="this\n")
+    assert (await space.refusal("write", allowed, path="a", content="that\n")).code == "STALE"
+    assert (await space.refusal("write", allowed, path="b", content="this\n")).code == "STALE"
+    assert list(space.root.iterdir()) == []
 
 
 # Several at once -----------------------------------------------------------------------------------------------
@@ -323,7 +369,11 @@ async def test_of_several_agents_that_write_one_file_one_does_and_the_others_are
     sessions = [Space(space.root) for _ in range(6)]
     for session in sessions:
         session.context.seen.update(space.context.seen)
-    calls = (session.call("write", path="a", content=f"{n}\n") for n, session in enumerate(sessions))
+    writes = [{"path": "a", "content": f"{n}\n"} for n in range(len(sessions))]
+    leave = [await session.asks("write", **write) for session, write in zip(sessions, writes, strict=True)]
+    calls = (
+        session.run("write", allowed, **write) for session, allowed, write in zip(sessions, leave, writes, strict=True)
+    )
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     (winner,) = [n for n, outcome in enumerate(outcomes) if not isinstance(outcome, BaseException)]
     assert (space.root / "a").read_text() == f"{winner}\n"
@@ -363,9 +413,9 @@ class Gate(ThreadPoolExecutor):
 
 async def test_a_file_that_was_written_is_told_although_the_call_was_cancelled(space: Space) -> None:
     path = space.seen("a", "old\n")
-    gate = Gate()
-    asyncio.get_running_loop().set_default_executor(gate)
-    task = asyncio.create_task(space.call("write", path="a", content="new\n"))
+    allowed, gate = await space.asks("write", path="a", content="new\n"), Gate()
+    space.context = replace(space.context, threads=gate)
+    task = asyncio.create_task(space.run("write", allowed, path="a", content="new\n"))
     await happened(gate.written)
     task.cancel()
     await happened(space.context.stop)
@@ -379,7 +429,8 @@ async def test_a_file_that_was_written_is_told_although_the_call_was_cancelled(s
 
 @pytest.mark.parametrize("passes", range(0, 60, 3))
 async def test_whenever_a_write_is_cancelled_it_is_told_exactly_where_it_was_done(space: Space, passes: int) -> None:
-    task = asyncio.create_task(space.call("write", path="a", content="new\n"))
+    allowed = await space.asks("write", path="a", content="new\n")
+    task = asyncio.create_task(space.run("write", allowed, path="a", content="new\n"))
     for _ in range(passes):
         await asyncio.sleep(0)
     task.cancel()

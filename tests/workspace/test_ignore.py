@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentls.workspace.ignore import Walk
+from agentls.workspace import ignore
+from agentls.workspace.ignore import Rules, Walk
 from tests.workspace.support import ordinary_user
 
 
@@ -176,3 +177,43 @@ def test_a_walk_that_is_stopped_ends(tmp_path: Path) -> None:
     for entry in Walk(tmp_path, tmp_path, stopped=lambda: len(seen) > 3):
         seen.append(entry.path)
     assert len(seen) == 4
+
+
+# Ignore files that are kept ------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(10)
+def test_rules_that_stay_the_same_are_parsed_once(tmp_path: Path) -> None:
+    """Whoever watches a folder asks for them many times a second."""
+    (tmp_path / ".gitignore").write_text("".join(f"folder{n}/**/x*{n}.[oa]\n" for n in range(3000)))
+    for _ in range(300):
+        assert Rules().ignore(tmp_path / "folder7/a/xb7.o", tmp_path, is_folder=False)
+
+
+def test_rules_that_change_count_at_once_though_they_are_as_long(tmp_path: Path) -> None:
+    for n in range(200):
+        (tmp_path / ".gitignore").write_text("ab"[n % 2])
+        for name in "ab":
+            assert Rules().ignore(tmp_path / name, tmp_path, is_folder=False) == (name == "ab"[n % 2])
+
+
+def test_of_a_long_ignore_file_the_whole_lines_at_its_beginning_count(tmp_path: Path) -> None:
+    make(tmp_path, "early", "late", "cut")
+    text = "early\n".ljust(ignore._RULES_MAX - 2, "\n") + "*t\nlate\n"
+    (tmp_path / ".gitignore").write_text(text)
+    assert files(tmp_path) == ["cut", "late"]
+    (tmp_path / ".gitignore").write_text(text[1:])
+    assert files(tmp_path) == ["early", "late"]
+
+
+def test_a_bounded_number_of_ignore_files_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ignore, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(ignore, "_KEPT_FILES_MAX", 5)
+    monkeypatch.setattr(ignore, "_KEPT_BYTES_MAX", 100)
+    kept = ignore._parsed
+    for n in range(20):
+        make(tmp_path, f"{n}/a", f"{n}/b", **{f"{n}": "a\n" if n < 10 else "a\n" * 20})
+        assert files(tmp_path / f"{n}") == ["b"]
+        assert kept._size == sum(size for _, size, _ in kept._kept.values()) <= 100
+        assert len(kept._kept) <= 5
+    assert files(tmp_path) == sorted(f"{n}/b" for n in range(20))

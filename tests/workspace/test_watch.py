@@ -8,14 +8,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from agentls.workspace.inotify import Inotify
 from agentls.workspace.roots import Roots
-from agentls.workspace.watch import LONGEST, Watch, Watches
+from agentls.workspace.watch import LONGEST, Change, News, Watch, Watches
 from tests.harness import until
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -48,8 +49,8 @@ async def watching(watches: Watches, *folders: Path) -> Watch:
 
 async def news(watch: Watch, root: Path, position: int = 0) -> dict[str, str]:
     """All that is told from a position on, once it is quiet, however long that takes on a loaded machine."""
-    goal = watch._watcher.goal()
-    await until(lambda: watch._watcher.unrest(goal) <= 0)
+    goal = watch._thread.goal(watch._watcher)
+    await until(lambda: watch._thread.unrest(watch._watcher, goal) <= 0)
     told = watch.since(position)
     assert not told.missed
     return {str(change.path.relative_to(root)): change.kind for change in told.changes}
@@ -276,12 +277,22 @@ async def test_what_a_client_tells_goes_the_same_way(tmp_path: Path, root: Path,
     assert await news(watch, root) == {"known": "deleted", "fresh": "created"}
 
 
-async def test_a_root_that_is_not_there_is_silent_and_still_told_of(
+async def test_a_root_that_is_not_there_is_one_line_and_watched_once_it_is(
     root: Path, watches: Watches, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await watching(watches, root / "later", root)
-    (line,) = caplog.messages
-    assert line == f'files in "{root}/later" are not watched: No such file or directory'
+    watch = watches.watch(Roots([root / "later", root.parent / "beside"]))
+    await until(lambda: len(caplog.messages) == 2)
+    assert sorted(caplog.messages) == [
+        f'files in "{root.parent}/beside" are not watched: No such file or directory',
+        f'files in "{root}/later" are not watched: No such file or directory',
+    ]
+    for name in ("root/later/x", "beside/x"):
+        assert not watch.on
+        files(root.parent, name)
+        await watch.known()
+        assert await news(watch, root.parent, watch.position - 1) == {name: "created"}
+    assert watch.on
+    assert len(caplog.messages) == 2
 
 
 class Limited(Inotify):
@@ -305,14 +316,21 @@ async def test_a_limit_of_the_system_is_one_line_and_what_is_told_still_counts(
     watch = watches.watch(Roots([root]))
     await until(lambda: caplog.messages)
     (line,) = caplog.messages
-    assert f'"{root}" are not watched: No space left on device' in line
+    assert line.startswith(f'files in "{root}" are not watched: No space left on device; ')
+    assert "fs.inotify.max_user_watches" in line
     assert "\n" not in line
     assert not watch.on
+    assert watch.since(0).missed
+    other = watches.watch(Roots([root / "a", root / "b", root / "c"]))
+    await until(lambda: other.since(0).missed)
+    assert caplog.messages == [line]
+    other.close()
+    start = watch.position
     files(root, "a/x")
     (root / "b/x").unlink()
-    assert await news(watch, root) == {}
+    assert await news(watch, root, start) == {}
     watches.told([root / "a/x", root / "b/x", root / "c/x", root / "a/y.log", root / "a"])
-    assert await news(watch, root) == {"a/x": "changed", "b/x": "deleted"}
+    assert await news(watch, root, start) == {"a/x": "changed", "b/x": "deleted"}
 
 
 async def test_no_instance_at_all_is_one_line(
@@ -324,21 +342,81 @@ async def test_no_instance_at_all_is_one_line(
     monkeypatch.setattr("agentls.workspace.watch.Inotify", none)
     watch = watches.watch(Roots([root]))
     await until(lambda: caplog.messages)
-    assert len(caplog.messages) == 1
+    (line,) = caplog.messages
+    assert line.startswith("files are not watched: Too many open files; ")
+    assert "fs.inotify.max_user_instances" in line
     files(root, "x")
     watches.told([root / "x"])
     assert await news(watch, root) == {"x": "changed"}
 
 
-async def test_a_root_that_is_deleted_is_one_line(
+REMOVE = "import shutil; shutil.rmtree(sys.argv[1])"
+
+
+async def test_a_root_that_is_deleted_is_one_line_and_missed_once(
     root: Path, watches: Watches, caplog: pytest.LogCaptureFixture
 ) -> None:
     files(root, "a/x")
     watch = await watching(watches, root)
-    elsewhere("import shutil; shutil.rmtree(sys.argv[1])", root)
-    assert await news(watch, root) == {"a/x": "deleted"}
-    await until(lambda: caplog.messages)
+    elsewhere(REMOVE, root)
+    await until(lambda: watch.since(0).missed)
+    assert not watch.on
+    assert watch.since(0).changes == (Change(root / "a/x", "deleted"),)
+    position = watch.position
+    for _ in range(3):
+        await watch.known()
+    assert watch.since(position) == News(position, (), missed=False)
     assert caplog.messages == [f'files in "{root}" are not watched any more: it is gone or was moved']
+
+
+async def test_a_root_that_is_made_again_is_watched_again(root: Path, watches: Watches) -> None:
+    files(root, "old")
+    watch = await watching(watches, root)
+    for n in range(3):
+        position = watch.position
+        elsewhere(REMOVE, root)
+        await until(lambda: not watch.on)
+        files(root, "deep/new")
+        await watch.known()
+        assert watch.on
+        assert watch.since(position).missed
+        position = watch.position
+        files(root, "deep/new", f"deep/{n}")
+        assert await news(watch, root, position) == {"deep/new": "changed", f"deep/{n}": "created"}
+
+
+async def test_a_root_in_whose_place_another_one_stands_is_watched_there(
+    tmp_path: Path, root: Path, watches: Watches
+) -> None:
+    files(root, "old")
+    files(tmp_path, "next/old", "next/new")
+    watch = await watching(watches, root)
+    elsewhere(
+        "os.rename(sys.argv[1], sys.argv[2]); os.rename(sys.argv[3], sys.argv[1])",
+        root,
+        tmp_path / "away",
+        tmp_path / "next",
+    )
+    await watch.known()
+    await until(lambda: watch.since(0).missed)
+    await watch.known()
+    assert watch.on
+    assert set(watch.since(0).changes) == {Change(root / "old", "changed"), Change(root / "new", "created")}
+    files(tmp_path, "away/old", "away/x")
+    files(root, "x")
+    await watch.known()
+    assert watch.since(0).changes[2:] == (Change(root / "x", "created"),)
+
+
+async def test_a_root_is_looked_for_though_nobody_asks(
+    root: Path, watches: Watches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.workspace.watch._RETRIED", 0.01)
+    watch = await watching(watches, root)
+    elsewhere("os.rmdir(sys.argv[1])", root)
+    await until(lambda: not watch.on)
+    files(root, "x")
+    await until(lambda: watch.on)
 
 
 # Bounds --------------------------------------------------------------------------------------------------------
@@ -366,7 +444,7 @@ async def test_what_the_kernel_drops_is_found_on_disk_and_said(root: Path, watch
     await news(watch, root)
     with watch._watcher.record._lock:
         files(root, "noticed")  # The thread takes it, and then waits for us.
-        await until(lambda: watch._watcher._begun > watch._watcher._done and not watch._watcher._pending())
+        await until(lambda: watch._thread._begun > watch._thread._done and not watch._thread._pending(watch._watcher))
         script = "for n in range(int(sys.argv[2])):\n for name in 'ab':\n  open(f'{sys.argv[1]}/{name}', 'w').close()"
         elsewhere(script, root, Path(str(QUEUE)))
         files(root, "late/x")
@@ -394,21 +472,116 @@ async def test_what_was_done_before_is_known_after_a_wait(root: Path, watches: W
         assert watch.since(0).changes[-1].path == root / f"{n}"
 
 
+@asynccontextmanager
+async def storm(root: Path, name: str = "x", pause: str = ":") -> AsyncIterator[None]:
+    """Somebody who writes to a file without end."""
+    script = f'cd "$0" && while {pause}; do echo >> {name}; done'
+    process = await asyncio.create_subprocess_exec("sh", "-c", script, root)
+    try:
+        await until(lambda: (root / name).exists())
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
 async def test_a_storm_is_waited_for_but_not_for_ever(root: Path, watches: Watches) -> None:
     watch = await watching(watches, root)
     loop = asyncio.get_running_loop()
-    storm = await asyncio.create_subprocess_exec("sh", "-c", 'cd "$0" && while :; do echo >> x; done', root)
-    try:
+    async with storm(root):
         await until(lambda: watch.position > 0)
         start = loop.time()
         await watch.quiet()
         assert LONGEST - 0.01 <= loop.time() - start < 5
-    finally:
-        storm.kill()
-        await storm.wait()
+
+
+@pytest.mark.timeout(20)
+async def test_what_is_known_does_not_wait_for_a_storm(
+    root: Path, watches: Watches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 60)
+    watch = await watching(watches, root)
+    async with storm(root):
+        for n in range(10):
+            files(root, f"{n}")
+            await watch.known()
+            assert root / f"{n}" in {change.path for change in watch.since(0).changes}
+
+
+@pytest.mark.timeout(20)
+async def test_a_steady_writer_of_ignored_files_is_quiet_and_gathered_longer(
+    root: Path, watches: Watches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 60)
+    # So long that whoever had to wait for it would be noticed.
+    monkeypatch.setattr("agentls.workspace.watch._GATHERED_MAX", 60)
+    (root / ".gitignore").write_text("*.log\n")
+    watch = await watching(watches, root)
+    async with storm(root, "x.log", "sleep 0.002"):
+        await until(lambda: watch._thread._gather > 1)
+        await watch.quiet()
+        assert watch.position == 0
+        files(root, "x")
+        await watch.quiet()
+        assert watch.since(0).changes == (Change(root / "x", "created"),)
 
 
 # Lives ---------------------------------------------------------------------------------------------------------
+
+
+def instances() -> int:
+    """How many instances of inotify this process has, of which a user has few."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{name}") == "anon_inode:inotify"
+    return found
+
+
+async def test_any_number_of_workspaces_is_one_thread_and_one_instance(root: Path, watches: Watches) -> None:
+    files(root, *(f"{n}/x" for n in range(200)))
+    before = instances()
+    held = [await watching(watches, root / f"{n}") for n in range(200)]
+    assert (len(watcher_threads()), instances() - before) == (1, 1)
+    files(root, *(f"{n}/y" for n in range(200)))
+    for n, watch in enumerate(held):
+        assert await news(watch, root) == {f"{n}/y": "created"}
+        watch.close()
+    assert instances() == before
+
+
+async def test_workspaces_that_share_folders_know_nothing_of_each_other(root: Path, watches: Watches) -> None:
+    files(root, "a/b/x")
+    outer, inner = await watching(watches, root), await watching(watches, root / "a")
+    files(root, "a/b/x", "y")
+    assert await news(outer, root) == {"a/b/x": "changed", "y": "created"}
+    assert await news(inner, root) == {"a/b/x": "changed"}
+    outer.close()
+    files(root, "a/b/z", "z")
+    assert await news(inner, root) == {"a/b/x": "changed", "a/b/z": "created"}
+    again = await watching(watches, root)
+    (root / "a/b").rename(root / "c")
+    assert await news(inner, root) == {"a/b/x": "deleted"}
+    position = again.position
+    files(root, "c/new")
+    assert await news(again, root, position) == {"c/new": "created"}
+    assert await news(inner, root) == {"a/b/x": "deleted"}
+
+
+async def test_what_happens_while_a_root_is_looked_through_is_told(
+    root: Path, watches: Watches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentls.workspace.watch._SLICE", -1)  # One folder or file at a time.
+    files(root, "a/x", *(f"b{n}/x" for n in range(1000)))
+    (root.parent / "other").mkdir()
+    other = await watching(watches, root.parent / "other")
+    watch = watches.watch(Roots([root]))
+    await until(lambda: watch._watcher.part is not None and len(watch._watcher.part._watches) > 10)
+    files(root, "a/x", "a/y")
+    files(root.parent, "other/z")
+    assert await news(other, root.parent) == {"other/z": "created"}
+    await until(lambda: watch.on)
+    assert await news(watch, root) == {"a/x": "changed", "a/y": "created"}
 
 
 async def test_a_watcher_is_shared_and_lives_as_long_as_its_last_holder(root: Path, watches: Watches) -> None:

@@ -8,7 +8,6 @@ from datetime import datetime
 from agentls.agent.hooks import Context, Enter, Entry
 from agentls.context.producer import Moment
 from agentls.context.snapshots import Snapshots
-from agentls.core.events import InboxItem
 from agentls.core.ids import SessionId
 from agentls.workspace.documents import Documents
 from agentls.workspace.editor import Editor
@@ -22,32 +21,46 @@ class ProducedContexts:
         self._snapshots = snapshots
         self._documents = documents
         self._now = now
+        self._newest: dict[SessionId, tuple[int, str]] = {}
 
     async def pre_step(self, entry: Entry) -> Enter:
         """Add a snapshot of each producer that has news."""
+        session = entry.tools.session
+        sender = self._sender(entry)
         moment = Moment(
-            session=entry.tools.session,
+            session=session,
             roots=entry.tools.roots,
             now=self._now(),
             opens_turn=entry.step == 1,
-            editor=self._editor(entry.items),
+            editor=sender if sender is not None else self._drawing(entry),
             attached=entry.attached,
             seen=entry.tools.seen,
         )
         candidates = await self._snapshots.candidates(moment, entry.state.contexts)
         contexts = tuple(Context(candidate.text, candidate.source) for candidate in candidates)
-        return Enter(contexts, lambda: self._snapshots.committed(candidates))
+
+        def begun() -> None:
+            if sender is not None:
+                self._newest[session] = entry.turn, sender.id
+            self._snapshots.committed(candidates)
+
+        return Enter(contexts, begun)
 
     def forget(self, session: SessionId) -> None:
         """The session was closed."""
+        self._newest.pop(session, None)
         self._snapshots.forget(session)
 
-    def _editor(self, items: tuple[InboxItem, ...]) -> Editor | None:
-        """The editor that the newest claimed message came from, else the one that was active last."""
-        editors = self._documents.editors()
-        for item in reversed(items):
-            named = item.meta.get("editor") if isinstance(item.meta, dict) else None
-            for editor in editors:
-                if editor.id == named:
-                    return editor
-        return editors[0] if editors else None
+    def _sender(self, entry: Entry) -> Editor | None:
+        """The editor that the newest message of the turn came from, of those that are still there."""
+        metas = (item.meta for item in reversed(entry.items))
+        named = [meta.get("editor") for meta in metas if isinstance(meta, dict)]
+        turn, newest = self._newest.get(entry.tools.session, (0, ""))
+        if turn == entry.turn:
+            named.append(newest)
+        there = {editor.id: editor for editor in self._documents.editors()}
+        return next((there[name] for name in named if isinstance(name, str) and name in there), None)
+
+    def _drawing(self, entry: Entry) -> Editor | None:
+        """The editor that was active last of those that draw the agent: what others show is not its business."""
+        return next((editor for editor in self._documents.editors() if editor.id in entry.attached_ids), None)

@@ -11,7 +11,6 @@ from agentls.agent.hooks import Context, Proposal
 from agentls.agent.request import header, ledger
 from agentls.core.blocks import TextBlock
 from agentls.core.events import (
-    Discard,
     EventData,
     Hold,
     HoldCause,
@@ -29,7 +28,7 @@ from agentls.core.inbox import Inbox
 from agentls.core.messages import Message
 from agentls.core.reasons import CancelCause, MessageTrigger, TurnAborted, TurnEndReason
 from agentls.core.session import SessionState
-from agentls.core.turn import EnterStep, claimed, steering_to_queue
+from agentls.core.turn import EnterStep, cancel_waiting, claimed, steering_to_queue
 
 
 def claim_of(inbox: Inbox, action: EnterStep) -> tuple[InboxItem, ...]:
@@ -84,26 +83,14 @@ def cancel_step(
 ) -> tuple[EventData, ...]:
     """`turn/cancel, dequeue…, turn/start?, user/message…, turn/end aborted, discard | update…, hold?`: a turn that was
     cancelled before this step of it began."""
-    rest = _rest(state, action)
     usage = state.turns.open.usage if state.turns.open is not None else None
-    waiting = rest.pending()
-    gone = tuple(pending.item.id for pending in waiting)
-    before = state.next_seq
-    held: tuple[EventData, ...] = ()
-    if keep_inbox:
-        held = (
-            *steering_to_queue(rest),
-            *((Hold(held=True, cause="cancel", before=before),) if rest.free() else ()),
-        )
-    elif gone:
-        held = (Discard(gone, "cancel"),)
     return (
         TurnCancel(action.turn, cause, keep_inbox),
         *claimed(action, runs=False),
         *_opening(state, action),
         *(UserMessage(message) for message in _claimed(state, action)),
         TurnEnd(action.turn, TurnAborted(cause), usage),
-        *held,
+        *cancel_waiting(_rest(state, action), state.next_seq, keep_inbox=keep_inbox),
     )
 
 

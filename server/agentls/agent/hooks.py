@@ -28,7 +28,7 @@ from agentls.core.ids import SessionId
 from agentls.core.json import JsonObject
 from agentls.core.reasons import Failure
 from agentls.core.session import SessionState
-from agentls.core.sources import MessageSource
+from agentls.core.sources import MessageSource, is_person
 from agentls.tools.tool import Output, ToolContext, ToolError
 
 # Steps ---------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ from agentls.tools.tool import Output, ToolContext, ToolError
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A step that is about to begin. `items` are the messages that it claims, `attached` the names of the clients that
-    draw the agent."""
+    draw the agent, and `attached_ids` the ids of their editors."""
 
     state: SessionState
     turn: int
@@ -45,14 +45,19 @@ class Entry:
     items: tuple[InboxItem, ...]
     tools: ToolContext
     attached: tuple[str, ...] = ()
+    attached_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context for the model; its source is no person's."""
+    """A context for the model; ValueError for a source that is a person's, since no hook speaks for one."""
 
     text: str
     source: MessageSource
+
+    def __post_init__(self) -> None:
+        if is_person(self.source):
+            raise ValueError("a context needs a source that is not a person")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from agentls.agent.agent import Agent
 from agentls.agent.journal import Journal
@@ -33,12 +34,12 @@ from agentls.core.events import (
 from agentls.core.ids import AgentId, SessionId
 from agentls.core.repair import repair
 from agentls.core.session import Session, SessionState
-from agentls.core.transcript import Block, Transcript
 from agentls.models.model import ModelFacts
 from agentls.store.store import SessionLog, SessionStore, SessionSummary
 from agentls.tools.tool import ToolContext, observed
 from agentls.workspace.documents import Documents
-from agentls.workspace.roots import Roots
+from agentls.workspace.roots import Roots, real
+from agentls.workspace.uris import NotAFileUri, to_path, to_uri
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,13 @@ class UnknownAgent(UserError):
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         super().__init__(f'there is no agent "{agent_id}"; list the agents of the workspace to see which there are')
+
+
+class BadWorkspace(UserError):
+    """A workspace's URI names nothing that an agent can work in."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f'{problem}; open a folder and give its "file://" address')
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +115,13 @@ class AgentHost:
         self._ended = ended
         self._live: dict[AgentId, LiveAgent] = {}
         self._coming: dict[AgentId, asyncio.Task[LiveAgent]] = {}
-        self._leaving: set[AgentId] = set()
+        self._leaving: dict[AgentId, asyncio.Task[None]] = {}
         self._list_listeners: list[Callable[[str], None]] = []
         self._closed = False
 
     def live(self, agent_id: AgentId) -> Agent | None:
-        """The agent of that id, where it is live."""
-        return self._live.get(agent_id)
+        """The agent of that id, where it is live and stays so."""
+        return None if agent_id in self._leaving else self._live.get(agent_id)
 
     async def create(
         self,
@@ -124,37 +132,39 @@ class AgentHost:
         title: str | None = None,
         fork: Fork | None = None,
     ) -> Agent:
-        """A new agent in a workspace, with nothing behind it or with what a fork takes over; a model that is not in
-        the catalog is a UserError that lists what there is."""
+        """A new agent in a workspace, with nothing behind it or with what a fork takes over. BadWorkspace where it can
+        be none; a model that is not in the catalog is a UserError that lists what there is."""
         self._require_open()
+        folder = _folder(workspace_uri)
+        if not folder.exists():
+            logger.info("the workspace %s is not there", folder)
         models = self._parts.models
         ref = models.find(model) if model is not None else models.default() if fork is None else None
         opening: list[EventData] = [AgentConfig(model=ref, mode=mode)] if ref or mode else []
         if title:
             opening.append(SessionTitle(title, by="person"))
-        header = SessionHeader(self._new_id(), workspace_uri, _path(workspace_uri), self._now())
+        header = SessionHeader(self._new_id(), to_uri(folder), str(folder), self._now())
         seed: Sequence[Event] = ()
         if fork is not None:
             seed = await self._seed(fork)
             header = replace(header, parent=fork.agent, seed_length=len(seed))
             opening.insert(0, EndSeed())
         agent = await self._bring_up(AgentId(header.id), self._make(header, seed, opening))
-        self._tell_list(workspace_uri)
+        self._tell_list(header.workspace)
         return agent
 
     async def delete(self, agent_id: AgentId) -> None:
-        """Stop an agent and remove its session for good; UnknownAgent where there is none."""
+        """Stop an agent and remove its session for good, also when whoever asked is gone; UnknownAgent where there is
+        none. From here on nobody finds it any more."""
         agent = await self.get(agent_id)  # Also a stored one is held first, so that nobody else has it open.
         if agent_id in self._leaving:
             raise UnknownAgent(agent_id)
-        self._leaving.add(agent_id)
+        task = self._leaving[agent_id] = asyncio.create_task(self._remove(agent))
         try:
-            await agent.close()
-            await self._store.delete(SessionId(agent_id))
-        finally:
-            self._live.pop(agent_id, None)
-            self._leaving.discard(agent_id)
-        self._tell_list(agent.workspace)
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_report)
+            raise
 
     def models(self) -> tuple[ModelFacts, ...]:
         """Every model that there is."""
@@ -170,7 +180,10 @@ class AgentHost:
         return lambda: self._list_listeners.remove(listener)
 
     async def get(self, agent_id: AgentId) -> LiveAgent:
-        """A live agent, or a stored one that is loaded and repaired first; UnknownAgent where there is none."""
+        """A live agent, or a stored one that is loaded and repaired first; UnknownAgent where there is none or it is
+        being deleted."""
+        if agent_id in self._leaving:
+            raise UnknownAgent(agent_id)
         if (agent := self._live.get(agent_id)) is not None:
             return agent
         self._require_open()
@@ -179,25 +192,29 @@ class AgentHost:
     async def list(
         self, workspace_uri: str | None = None, *, query: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> tuple[tuple[Listed, ...], str | None]:
-        """Rows of one workspace or all, newest first; `query` keeps those whose title holds it."""
-        summaries, following = await self._store.list(workspace_uri, limit=limit, after=cursor)
+        """Rows of one workspace (BadWorkspace where it can be none) or all, newest first; `query` keeps those whose
+        title holds it."""
+        workspace = None if workspace_uri is None else to_uri(_folder(workspace_uri))
+        summaries, following = await self._store.list(workspace, limit=limit, after=cursor)
         wanted = (query or "").casefold()
-        rows = (Listed(summary, self._live.get(AgentId(summary.header.id))) for summary in summaries)
+        rows = (Listed(summary, self.live(AgentId(summary.header.id))) for summary in summaries)
         return tuple(row for row in rows if wanted in (row.summary.title or "").casefold()), following
 
     async def close(self) -> None:
         """Stop every agent, keep what waits, and let the files go."""
         self._closed = True
-        for task in tuple(self._coming.values()):
+        for task in (*self._coming.values(), *self._leaving.values()):
             await asyncio.wait([task])
         agents, self._live = tuple(self._live.values()), {}
-        for result in await asyncio.gather(*(agent.close() for agent in agents), return_exceptions=True):
-            if isinstance(result, Exception):
-                logger.error("an agent did not close well", exc_info=result)
-        for end in self._ended:
-            end()
-        await self._parts.models.close()
-        await self._store.close()
+        try:
+            for result in await asyncio.gather(*(agent.close() for agent in agents), return_exceptions=True):
+                if isinstance(result, Exception):
+                    logger.error("an agent did not close well", exc_info=result)
+            for end in self._ended:
+                end()
+            await self._parts.models.close()
+        finally:
+            await self._store.close()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -213,21 +230,23 @@ class AgentHost:
             coming.close()
         return await asyncio.shield(task)
 
-    async def _make(self, header: SessionHeader, seed: Sequence[Event], opening: Sequence[EventData]) -> LiveAgent:
-        log = await self._store.create(header)
-        if not seed:
-            return await self._open(self._agent(Session(header), log, Transcript(), [], ()), opening)
+    async def _remove(self, agent: LiveAgent) -> None:
         try:
+            await agent.close()
+            await self._store.delete(SessionId(agent.id))
+        finally:
+            self._live.pop(agent.id, None)
+            del self._leaving[agent.id]
+        self._tell_list(agent.workspace)
+
+    async def _make(self, header: SessionHeader, seed: Sequence[Event], opening: Sequence[EventData]) -> LiveAgent:
+        roots = _roots(header)
+        log = await self._store.create(header)
+        async with _closed_where_this_fails(log):
             # One batch: a fork has all of its seed and the end of it, or is not there.
-            ending = Session(header, await asyncio.to_thread(_folded, header.id, seed))
-            end = ending.prepare(opening, time=self._now())
-            await log.commit((*seed, *end.events), durable=True)
-        except BaseException:
-            await log.close()
-            raise
-        events = (*seed, *end.events)
-        transcript, blocks = render(events[_recent(events) :])
-        return await self._open(self._agent(Session(header, end.after), log, transcript, blocks, events), ())
+            agent = await self._begin(log, roots, seed, lambda _: opening, stored=0)
+        self._live[agent.id] = agent
+        return agent
 
     async def _seed(self, fork: Fork) -> tuple[Event, ...]:
         """The events that a fork copies; InvalidBoundary where its turn has not ended."""
@@ -247,48 +266,46 @@ class AgentHost:
             log = await self._store.open(SessionId(agent_id))
         except UnknownSession as error:
             raise UnknownAgent(agent_id) from error
-        try:
+        async with _closed_where_this_fails(log):
             events = await log.read()
-            # A long log takes a while to fold; other agents go on meanwhile.
-            session = Session(log.header, await asyncio.to_thread(_folded, agent_id, events))
             shown = placed_drafts(await log.drafts())
-            transcript, blocks = render(events[_recent(events) :])
-        except BaseException:
-            await log.close()
-            raise
-        agent = self._agent(session, log, transcript, blocks, events)
-        await self._open(agent, repair(session.state, shown))
-        for message in shown:
-            log.drop_drafts(message)
-        return agent
-
-    async def _open(self, agent: LiveAgent, events: Sequence[EventData]) -> LiveAgent:
-        try:
-            await agent.open(events)
-        except BaseException:
-            await agent.close()
-            raise
+            closing = partial(repair, shown=shown)
+            agent = await self._begin(log, _roots(log.header), events, closing, stored=len(events))
+            for message in shown:
+                log.drop_drafts(message)
         self._live[agent.id] = agent
         return agent
 
-    def _agent(
+    async def _begin(
         self,
-        session: Session,
         log: SessionLog,
-        transcript: Transcript,
-        blocks: Sequence[Block],
+        roots: Roots,
         events: Sequence[Event],
+        opening: Callable[[SessionState], Sequence[EventData]],
+        *,
+        stored: int,
     ) -> LiveAgent:
-        """The agent of a session whose log is `events`; `blocks` are drawn of its last turns."""
-        header, agent_id = session.header, AgentId(session.header.id)
+        """The agent of a session whose log is `events`, of which `stored` are on disk, and then what `opening` adds
+        before anyone else can."""
+        header, agent_id = log.header, AgentId(log.header.id)
+        default_model = self._parts.models.default()
+        # A long log takes a while to fold; other agents go on meanwhile.
+        begun = Session(header, await asyncio.to_thread(_folded, agent_id, events))
+        batch = begun.prepare(opening(begun.state), time=self._now())
+        events = (*events, *batch.events)
+        if stored < len(events):
+            await log.commit(events[stored:], durable=True)
+        session = Session(header, batch.after)
+        recent = _recent(events)
+        transcript, blocks = render(events[recent:])
         return LiveAgent(
             agent_id,
             self._parts,
             workspace=header.workspace,
-            view=View(self._new_id(), blocks, older=_recent(events) > 0),
+            view=View(self._new_id(), blocks, older=recent > 0),
             transcript=transcript,
-            default_model=self._parts.models.default(),
-            context=ToolContext(SessionId(header.id), _roots(header.cwd), self.documents, _seen(events)),
+            default_model=default_model,
+            context=ToolContext(SessionId(header.id), roots, self.documents, _seen(events)),
             journal=lambda broken: Journal(session, log, now=self._now, broken=broken),
             watch=Watch(agent_id, events) if self._watches_logs else None,
         )
@@ -298,11 +315,26 @@ class AgentHost:
             listener(workspace_uri)
 
 
-def _roots(cwd: str) -> Roots:
+@asynccontextmanager
+async def _closed_where_this_fails(log: SessionLog) -> AsyncIterator[None]:
+    """Let a session go again that could not be begun."""
     try:
-        return Roots([Path(cwd)])
-    except OSError as error:
-        raise UserError(f'the workspace "{cwd}" cannot be used: {error.strerror or error}') from error
+        yield
+    except BaseException:
+        await log.close()
+        raise
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        logger.error("a session was not deleted", exc_info=fault)
+
+
+def _roots(header: SessionHeader) -> Roots:
+    try:
+        return Roots([Path(header.cwd)])
+    except (OSError, ValueError) as error:
+        raise UserError(f'the workspace "{header.cwd}" cannot be used: {_told(error)}') from error
 
 
 def _seen(events: Sequence[Event]) -> dict[str, str]:
@@ -327,9 +359,20 @@ def _recent(events: Sequence[Event]) -> int:
     return starts[-RECENT_TURNS] if len(starts) > RECENT_TURNS else 0
 
 
-def _path(workspace_uri: str) -> str:
-    """The folder of a `file:` URI; a UserError for another scheme, since an agent works on files."""
-    parts = urlsplit(workspace_uri)
-    if parts.scheme != "file" or not parts.path:
-        raise UserError(f'the workspace "{workspace_uri}" is no file URI; open a folder and give its "file://" address')
-    return unquote(parts.path)
+def _folder(workspace_uri: str) -> Path:
+    """The real folder of a workspace, which is the same one however its URI is written; BadWorkspace where there can be
+    none. It need not be there yet."""
+    try:
+        folder = real(to_path(workspace_uri))
+        exists, usable = folder.exists(), folder.is_dir()
+    except NotAFileUri as error:
+        raise BadWorkspace(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise BadWorkspace(f'the workspace "{workspace_uri}" cannot be used: {_told(error)}') from error
+    if exists and not usable:
+        raise BadWorkspace(f'the workspace "{workspace_uri}" is no folder')
+    return folder
+
+
+def _told(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from agentls.agent import changes, fates
 from agentls.agent.agent import (
@@ -111,11 +112,6 @@ class LiveAgent(Agent):
             self, parts, journal=self._journal, drawing=drawing, default_model=default_model, context=context
         )
         drawing.state()
-
-    async def open(self, events: Sequence[EventData]) -> None:
-        """Append a new session's first events, or a loaded one's repair, before anyone else can."""
-        if events:
-            await self._journal.append(events, durable=True)
 
     # Input -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +264,7 @@ class LiveAgent(Agent):
             await self._append_now(cancel_step(state, entering, cause, keep_inbox=keep_inbox))
         elif open_turn(state).cancel is None:
             await self._append_now(self._cancelling(cause, keep_inbox=keep_inbox))
-        await self._journal.until(lambda state: state.turns.open is None or state.turns.open.turn != number)
+        await self._closed(number)
         return Cancelled("cancelled", inbox_of(self._state.inbox))
 
     def _cancelling(
@@ -319,15 +315,40 @@ class LiveAgent(Agent):
         self._drawing.attached(editors)
 
     async def close(self) -> None:
-        await self._loop.refuse_steps()
         try:
-            await self.cancel("disposed", keep_inbox=True)
+            await self._loop.refuse_steps()
+            try:
+                with suppress(StoreUnavailable):  # the end tries once more
+                    await self._stop_turn()
+            finally:
+                await self._loop.end()
         except StoreUnavailable:
             logger.warning("session %s is closed with events that could not be saved", self.id)
-        await self._loop.end()
+        finally:
+            # Whatever went wrong, nobody else could have the session while it is held here.
+            self.view.end()
+            self._tell_closed()
+            await self._journal.log.close()
+
+    async def _stop_turn(self) -> None:
+        """Close the turn that is open. What waits stays as it is, also what a step was about to take: unlike a person's
+        cancel this means none of it."""
+        turn = self._state.turns.open
+        if turn is None:
+            return
+        if turn.cancel is None:
+            await self._append_now(self._cancelling("disposed", keep_inbox=True))
+        await self._closed(turn.turn)
+
+    async def _closed(self, turn: int) -> None:
+        await self._journal.until(lambda state: state.turns.open is None or state.turns.open.turn != turn)
+
+    def _tell_closed(self) -> None:
         for closed in self._parts.hooks.closed:
-            closed(self._context.session)
-        await self._journal.log.close()
+            try:
+                closed(self._context.session)
+            except Exception:
+                logger.exception("a hook failed when agent %s was closed", self.id)
 
     @property
     def _state(self) -> SessionState:

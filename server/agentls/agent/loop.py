@@ -10,15 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentls.agent.agent import (
-    Agent,
-)
+from agentls.agent.agent import Agent
 from agentls.agent.attempt import Attempt
 from agentls.agent.drawing import Drawing
 from agentls.agent.entering import claim_of, enter_step, reject_step
 from agentls.agent.hooks import Context, Enter, Entry, Hooks, Reject
 from agentls.agent.journal import Journal
 from agentls.agent.prompt import Prompt
+from agentls.agent.recovery import Recovery, ended
 from agentls.agent.request import model_request, propose
 from agentls.agent.tool_calls import ToolCalls
 from agentls.core.answer import aborted_results, answered, failed, interrupted
@@ -40,6 +39,7 @@ from agentls.core.reasons import (
     Completed,
     Failed,
     Failure,
+    TurnEndReason,
     TurnFailed,
 )
 from agentls.core.repair import repair
@@ -63,9 +63,6 @@ from agentls.tools.tool import ToolContext
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-PROBE_SECONDS = 1.0
-"""How often a suspended agent tries whether the store takes writes again."""
 
 _MISTAKE = Failure("the server made a mistake; its log has the details", "INTERNAL")
 
@@ -104,11 +101,11 @@ class Loop:
         self._tools = ToolCalls(journal, parts.registry, parts.hooks, context)
         self._attempt: Attempt | None = None
         self._driver: asyncio.Task[None] | None = None
-        self._recovery: asyncio.Task[None] | None = None
         self._hooks_at_work: asyncio.Task[Any] | None = None
         self._interrupt = asyncio.Event()
         self._stopping_asked = (0, 0)
         self._closing = False
+        self._recovery = Recovery(journal, drawing, self, recovered=self.wake)
 
     def wake(self) -> None:
         """See what is owed, and do it, unless it is being done."""
@@ -132,16 +129,46 @@ class Loop:
             self._attempt.stop()
 
     async def refuse_steps(self) -> None:
-        """Begin no step any more: the agent is being closed, and what waits is for the next time."""
+        """Begin no step any more: the agent is being closed, and what waits is for the next time, also what a step was
+        about to take."""
         self._closing = True
-        await _ended(self._recovery)
+        self.stop_hooks()
+        await self._recovery.stop()
 
     async def end(self) -> None:
-        """End whatever still runs."""
+        """End whatever still runs. What is in memory only, since the store refused, is tried once more:
+        StoreUnavailable where that is lost."""
         self.stop_work()
-        await _ended(self._driver)
+        await ended(self._driver)
         if self._attempt is not None:
             await self._attempt.stopped()
+        await self._recovery.attempt()
+
+    def suspended(self, error: StoreUnavailable) -> None:
+        """Stop everything until the store takes writes again; the journal calls this once each time it fails."""
+        self.stop_work()
+        self._recovery.suspend(error)
+
+    # What is under way, for the recovery -------------------------------------------------------------------------
+
+    async def stopped(self) -> None:
+        """See Work."""
+        if self._driver is not None and not self._driver.done():
+            await asyncio.wait([self._driver])
+
+    def closing(self, reason: TurnEndReason) -> tuple[EventData, ...]:
+        """See Work."""
+        turn = self._state.turns.open
+        shown = {turn.answer_id(): self._shown(turn)} if turn is not None else {}
+        return repair(self._state, shown, reason, "error", self._tools.finished)
+
+    def forget_drafts(self, turn: OpenTurn) -> None:
+        """See Work."""
+        try:
+            self._journal.log.drop_drafts(turn.answer_id())
+        except StoreUnavailable:
+            # The log holds the finished text, so that a left-over draft is only dead weight until the next load.
+            logger.warning("the drafts of %s in session %s were not removed", turn.answer_id(), self._agent.id)
 
     # The driver --------------------------------------------------------------------------------------------------
 
@@ -202,7 +229,7 @@ class Loop:
     async def _settle(self, turn: OpenTurn) -> None:
         spent = self._spent(turn) if turn.asking else None
         answer = interrupted(turn, self._asked_model(), self._shown(turn), spent) if turn.asking else ()
-        results = aborted_results(turn, self._tools.finished)
+        results = aborted_results(turn, self._tools.finished, self._state.requests)
         end = settle_cancel(self._state.turns, self._state.inbox, spent)
         await self._close((*answer, *results, *end), turn)
 
@@ -211,7 +238,7 @@ class Loop:
         closed = self._journal.append(closing, durable=True)
         self._advance()
         await closed
-        self._forget_drafts(turn)
+        self.forget_drafts(turn)
 
     async def _give_up(self) -> bool:
         """Close the turn after a fault of our own, so that the person is told and can go on; false without one. A turn
@@ -229,8 +256,7 @@ class Loop:
         if turn.cancel is not None:
             await self._settle(turn)
             return True
-        shown = {turn.answer_id(): self._shown(turn)}
-        await self._close(repair(state, shown, TurnFailed(_MISTAKE), "error", self._tools.finished), turn)
+        await self._close(self.closing(TurnFailed(_MISTAKE)), turn)
         return True
 
     # Hooks -----------------------------------------------------------------------------------------------------
@@ -258,6 +284,7 @@ class Loop:
             items=claim_of(state.inbox, action),
             tools=self._context,
             attached=tuple(editor.client for editor in self._drawing.editors),
+            attached_ids=tuple(editor.id for editor in self._drawing.editors),
         )
         contexts: list[Context] = []
         begun: list[Callable[[], None]] = []
@@ -294,6 +321,11 @@ class Loop:
         except asyncio.CancelledError:
             if self._hooks_at_work is task:
                 raise  # The driver itself is ended.
+            result = None
+        except Exception:
+            if self._hooks_at_work is task:
+                raise
+            logger.exception("a hook of agent %s failed when it was stopped", self._agent.id)
             result = None
         finally:
             taken_back = self._hooks_at_work is not task
@@ -339,7 +371,7 @@ class Loop:
         else:
             events = answered(turn, self._asked_model(), attempt.stream)
         await self._journal.append(events, durable=False)
-        self._forget_drafts(turn)
+        self.forget_drafts(turn)
 
     def _retry(self, turn: OpenTurn, failure: Failure) -> tuple[Retry, ...]:
         for hook in self._parts.hooks.request_error:
@@ -375,50 +407,6 @@ class Loop:
         """What the turn's current request has cost, as far as the provider has said."""
         attempt = self._attempt
         return attempt.stream.usage if attempt is not None and attempt.message == turn.answer_id() else None
-
-    def _forget_drafts(self, turn: OpenTurn) -> None:
-        try:
-            self._journal.log.drop_drafts(turn.answer_id())
-        except StoreUnavailable:
-            # The log holds the finished text, so that a left-over draft is only dead weight until the next load.
-            logger.warning("the drafts of %s in session %s were not removed", turn.answer_id(), self._agent.id)
-
-    # A store that refuses --------------------------------------------------------------------------------------
-
-    def suspended(self, error: StoreUnavailable) -> None:
-        """Stop everything, say so, and try the store until it takes writes again; the journal calls this once."""
-        self.stop_work()
-        self._drawing.store_lost(error)
-        if not self._closing and (self._recovery is None or self._recovery.done()):
-            self._recovery = asyncio.create_task(self._recover(error))
-
-    async def _recover(self, cause: StoreUnavailable) -> None:
-        if self._driver is not None and self._driver is not asyncio.current_task():
-            await asyncio.wait([self._driver])
-        while True:
-            await asyncio.sleep(PROBE_SECONDS)
-            try:
-                await self._journal.reopen()
-                state = self._state
-                turn = state.turns.open
-                shown = {turn.answer_id(): self._shown(turn)} if turn is not None else {}
-                reason = TurnFailed(Failure(str(cause), "STORE_UNAVAILABLE"))
-                closing = repair(state, shown, reason, "error", self._tools.finished)
-                if closing:
-                    await self._journal.append(closing, durable=True)
-            except StoreUnavailable:
-                continue
-            if turn is not None:
-                self._forget_drafts(turn)
-            break
-        self._drawing.store_back()
-        self.wake()
-
-
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    if task is not None and not task.done():
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def open_turn(state: SessionState) -> OpenTurn:

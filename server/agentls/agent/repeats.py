@@ -73,5 +73,9 @@ def _calls_backwards(state: SessionState) -> Iterator[ToolCallBlock]:
 
 
 def _key(name: str, arguments: str) -> tuple[str, str]:
+    """What makes two calls the same one; arguments that have no canonical text are compared as they came."""
     parsed = parse_arguments(arguments)
-    return name, arguments if parsed is None else canonical(parsed)
+    try:
+        return name, arguments if parsed is None else canonical(parsed)
+    except (ValueError, RecursionError):
+        return name, arguments

@@ -62,10 +62,11 @@ class OpenRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditorFacts:
-    """An attached client."""
+    """An attached client; `id` is that of its editor, which messages are marked with and clients do not see."""
 
     client: str
     connection: int
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

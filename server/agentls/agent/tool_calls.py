@@ -14,12 +14,12 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from agentls.agent.entering import produced
 from agentls.agent.hooks import Context, Execute, Hooks, Outcome, Use
 from agentls.agent.journal import Journal
-from agentls.core.answer import error_result, parse_arguments
+from agentls.core.answer import LEVELS_MAX, denial, error_result, parse_arguments
 from agentls.core.blocks import TextBlock
 from agentls.core.events import (
     ApprovalAsked,
@@ -36,25 +36,28 @@ from agentls.core.messages import tool_result
 from agentls.core.session import SessionState
 from agentls.core.turn import OpenTurn
 from agentls.core.visible import one_line
-from agentls.tools.registry import Call, Registry
-from agentls.tools.tool import Output, ToolContext, ToolError
+from agentls.tools.registry import Call, Registry, tool_failed
+from agentls.tools.tool import Output, ToolContext, ToolError, stoppable
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Body: TypeAlias = Callable[[], Awaitable[Output]]
 
 LIMIT = 10
 """Bodies of parallel calls that run at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    result: ToolResult
-    contexts: tuple[Context, ...] = ()
+class _Fitting:
+    """A call whose arguments fit its tool."""
+
+    arguments: JsonObject
+    prepared: Call
 
 
 class ToolCalls:
-    """Runs the calls of an agent, one step's at a time. `finished` holds the results of those of the last step that are
-    done; one stays there when it is given to the log, which may not be able to save it."""
+    """Runs the calls of an agent, one step's at a time. `finished` holds the results of those of the last step whose
+    bodies are done; one stays there when it is given to the log, which may not be able to save it."""
 
     def __init__(self, journal: Journal, registry: Registry, hooks: Hooks, context: ToolContext) -> None:
         self.finished: dict[CallId, ToolResult] = {}
@@ -70,19 +73,20 @@ class ToolCalls:
         self._stopped = False
 
     async def run(self, turn: OpenTurn) -> None:
-        """Answer every call of the step. It returns early once `stop` was called, when nothing of them runs any more;
-        a fault of the server is raised then, the first one."""
+        """Answer every call of the step. It returns early once `stop` was called, when nothing of them runs any more
+        but what was left behind (see `stoppable`); a fault of the server is raised then, the first one."""
         calls = [open_call.call for open_call in turn.unanswered()]
         self.finished, self._contexts, self._fault, self._stopped = {}, {}, None, False
         self._order = [call.call_id for call in calls]
         self._unstarted.clear()
         try:
             for call in calls:
-                parallel = self._parallel(call)
+                fitting = self._fitting(call)
+                parallel = isinstance(fitting, _Fitting) and fitting.prepared.parallel
                 await self._room(0 if not parallel else LIMIT - 1)
                 if self._ends:
                     break
-                task = asyncio.create_task(self._answer(call), name=f"tool {call.name}")
+                task = asyncio.create_task(self._answer(call, fitting), name=f"tool {call.name}")
                 self._running.add(task)
                 self._unstarted.add(task)
                 if not parallel:
@@ -101,55 +105,68 @@ class ToolCalls:
 
     # One call --------------------------------------------------------------------------------------------------
 
-    async def _answer(self, call: ToolCall) -> None:
-        try:
-            answer = await self._outcome(call)
-        except Exception as fault:  # noqa: BLE001 - the boundary of a call: the first fault ends the turn
-            self._fault = self._fault or fault
-            # Nothing starts any more, so nobody is to be asked about it either.
-            for task in self._unstarted:
-                task.cancel()
-            return
-        self.finished[call.call_id] = answer.result
-        self._contexts[call.call_id] = answer.contexts
-
-    async def _outcome(self, call: ToolCall) -> _Answer:
-        context = replace(self._context, stop=threading.Event())
-        try:
-            use, prepared = await self._allowed(call, context)
-        except ToolError as error:
-            return _Answer(error_result(call, error.code, error.text))
-        self._unstarted.discard(_this_task())
-        await self._journal.append((ToolStart(call.call_id),), durable=True)
-        outcome = Outcome(await self._body(use, prepared, context))
-        for hook in self._hooks.post_execute:
-            outcome = await hook.post_execute(use, outcome)
-        return _Answer(_result(call, outcome.result), outcome.contexts)
-
-    async def _allowed(self, call: ToolCall, context: ToolContext) -> tuple[Use, Call]:
-        """The call as it may start; ToolError where it may not."""
+    def _fitting(self, call: ToolCall) -> _Fitting | ToolError:
         arguments = parse_arguments(call.arguments)
         if arguments is None:
-            text = (
-                f'the arguments of "{one_line(call.name)}" are not a JSON object; send the call again with valid JSON'
-            )
-            raise ToolError("INVALID_ARGS", text)
-        prepared = self._registry.prepare(call.name, arguments)
-        use = Use(call, arguments, prepared.read_only, self._state)
+            name = one_line(call.name)
+            text = f'the arguments of "{name}" are not a JSON object of at most {LEVELS_MAX} levels'
+            return ToolError("INVALID_ARGS", f"{text}; send the call again with valid JSON")
+        try:
+            return _Fitting(arguments, self._registry.prepare(call.name, arguments))
+        except ToolError as error:
+            return error
+
+    async def _answer(self, call: ToolCall, fitting: _Fitting | ToolError) -> None:
+        try:
+            contexts = await self._outcome(call, fitting)
+        except Exception as fault:  # noqa: BLE001 - the boundary of a call: the first fault ends the turn
+            self._fault = self._fault or fault
+            self._start_nothing()
+            return
+        self._contexts[call.call_id] = contexts
+
+    async def _outcome(self, call: ToolCall, fitting: _Fitting | ToolError) -> tuple[Context, ...]:
+        """Have the result in `finished`, and give the contexts that follow it."""
+        context = replace(self._context, stop=threading.Event())
+        try:
+            if isinstance(fitting, ToolError):
+                raise fitting
+            use, body = await self._allowed(call, fitting, context)
+        except ToolError as error:
+            self.finished[call.call_id] = _result(call, error)
+            return ()
+        self._unstarted.discard(_this_task())
+        await self._journal.append((ToolStart(call.call_id),), durable=True)
+        result = await self._run(use, body)
+        # What was done is known from now on, whatever becomes of the hooks.
+        self.finished[call.call_id] = _result(call, result)
+        outcome = Outcome(result)
+        for hook in self._hooks.post_execute:
+            outcome = await hook.post_execute(use, outcome)
+        if outcome.result is not result:
+            self.finished[call.call_id] = _result(call, outcome.result)
+        return outcome.contexts
+
+    async def _allowed(self, call: ToolCall, fitting: _Fitting, context: ToolContext) -> tuple[Use, Body]:
+        """The call as it may start; ToolError where it may not."""
+        prepared = fitting.prepared
+        use = Use(call, fitting.arguments, prepared.read_only, self._state)
         for hook in self._hooks.pre_execute:
             others = await hook.pre_execute(use)
             if others is not None:
                 prepared = self._registry.prepare(call.name, others)
                 use = replace(use, arguments=others)
-        # What is shown is what will run: the model's own text, unless a hook has put other arguments in its place.
-        told = call.arguments if use.arguments == arguments else canonical(use.arguments)
-        await self._ask(call, told, await _of_tool(call.name, prepared.asks(context)))
+        what = await _of_tool(call.name, prepared.asks(context))
+        if what is not None:
+            # What is shown is what will run: the model's own text, unless a hook has put other arguments in its place.
+            told = call.arguments if use.arguments == fitting.arguments else canonical(use.arguments)
+            await self._ask(call, {**what, "tool": call.name, "arguments": told})
         for guard in self._hooks.guard:
             await guard.guard(replace(use, state=self._state))
-        return use, prepared
+        self._go_on()
+        return use, lambda: _of_tool(call.name, prepared.run(context, what))
 
-    async def _body(self, use: Use, prepared: Call, context: ToolContext) -> Output | ToolError:
-        body: Callable[[], Awaitable[Output]] = lambda: _of_tool(use.call.name, prepared.run(context))  # noqa: E731
+    async def _run(self, use: Use, body: Body) -> Output | ToolError:
         for hook in reversed(self._hooks.execute):
             body = _around(hook, use, body)
         try:
@@ -159,20 +176,16 @@ class ToolCalls:
 
     # A person's leave ------------------------------------------------------------------------------------------
 
-    async def _ask(self, call: ToolCall, arguments: str, what: JsonObject | None) -> None:
-        """Wait until a person has allowed `what`; ToolError where they do not."""
-        if what is None:
-            return
+    async def _ask(self, call: ToolCall, shown: JsonObject) -> None:
+        """Wait until a person has allowed what is shown; ToolError where they do not."""
+        self._go_on()
         number = self._state.requests.in_step + 1
         asked = request(call.turn, call.step, number)
-        shown: JsonObject = {**what, "tool": call.name, "arguments": arguments}
         await self._journal.append((ApprovalAsked(asked, call.call_id, shown, digest(shown)),), durable=False)
         await self._journal.until(lambda state: asked in state.requests.closed)
         decided = self._state.requests.closed[asked]
         if isinstance(decided, ApprovalDecided) and decided.decision != "allow":
-            said = f": {decided.note}" if decided.note else ""
-            text = f"the person did not allow this call{said}; do not repeat it, go on without it or ask what they want"
-            raise ToolError("DENIED", text)
+            raise ToolError("DENIED", denial(decided))
 
     # All of them -----------------------------------------------------------------------------------------------
 
@@ -184,13 +197,18 @@ class ToolCalls:
     def _ends(self) -> bool:
         return self._stopped or self._fault is not None
 
-    def _parallel(self, call: ToolCall) -> bool:
-        """Whether it may run beside others; one that is going to fail its checks holds nothing up."""
-        arguments = parse_arguments(call.arguments)
-        try:
-            return arguments is not None and self._registry.prepare(call.name, arguments).parallel
-        except ToolError:
-            return False
+    def _go_on(self) -> None:
+        """Go no further with a call that was stopped while a tool's own code would not hear of it."""
+        if self._ends:
+            raise asyncio.CancelledError
+
+    def _start_nothing(self) -> None:
+        """After a fault no call starts any more, so nobody is to be asked about one either."""
+        for task in self._unstarted:
+            task.cancel()
+        closing = self._state.requests.cancelled()
+        if closing and self._journal.failure is None:
+            self._journal.append(closing, durable=False)
 
     async def _room(self, most: int) -> None:
         """Wait until at most `most` calls run, and put into the log what is finished, in the model's order."""
@@ -203,7 +221,7 @@ class ToolCalls:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     def _record(self) -> None:
-        while not self._ends and self._order and self._order[0] in self.finished:
+        while not self._ends and self._order and self._order[0] in self._contexts:
             call_id = self._order.pop(0)
             result, contexts = self.finished[call_id], self._contexts[call_id]
             turn = self._state.turns.open
@@ -233,16 +251,14 @@ def _this_task() -> asyncio.Task[None]:
 async def _of_tool(name: str, work: Awaitable[T]) -> T:
     """What a tool's own code gives. What it raises by mistake is a failure of the call, not of the turn."""
     try:
-        return await work
+        return await stoppable(work)
     except ToolError:
         raise
     except Exception as fault:
-        logger.exception("the tool %s failed", name)
-        text = f'"{name}" failed by a mistake of its own; try another way, and tell the person'
-        raise ToolError("TOOL_FAILED", text) from fault
+        raise tool_failed(name, fault) from fault
 
 
-def _around(hook: Execute, use: Use, body: Callable[[], Awaitable[Output]]) -> Callable[[], Awaitable[Output]]:
+def _around(hook: Execute, use: Use, body: Body) -> Body:
     return lambda: hook.execute(use, body)
 
 

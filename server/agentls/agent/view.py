@@ -1,7 +1,8 @@
 """What is drawn of an agent: its blocks with their revisions, and the frames that tell of each change.
 
-A view knows no connection. Whoever draws it subscribes a listener and is told of every frame in order; whoever was
-away asks `catch_up`. `rev` counts frames and states within an `epoch`, which names one life of this view.
+A view knows no connection. Whoever draws it subscribes a listener and is told of every frame in order, and by `on_end`
+when there are no more; whoever was away asks `catch_up`. `rev` counts frames and states within an `epoch`, which names
+one life of this view.
 """
 
 from __future__ import annotations
@@ -100,8 +101,10 @@ class View:
         self._older = older
         self._drawn: dict[BlockId, Drawn] = {block.id: _drawn(block, 0, None) for block in blocks}
         self._dropped: dict[BlockId, int] = {}
+        self.ended = False
         self._forgotten = 0
         self._listeners: list[Listener] = []
+        self._end_listeners: list[Callable[[], None]] = []
 
     # For those who draw ----------------------------------------------------------------------------------------
 
@@ -112,6 +115,19 @@ class View:
         def leave() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+
+        return leave
+
+    def on_end(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` once when no frame comes any more, since the agent was closed or deleted: in the loop step of
+        that, or at once where it has been. The answer takes this back."""
+        self._end_listeners.append(listener)
+        if self.ended:
+            self._tell_end()
+
+        def leave() -> None:
+            if listener in self._end_listeners:
+                self._end_listeners.remove(listener)
 
         return leave
 
@@ -168,6 +184,11 @@ class View:
             self.state, self.state_rev = state, self.rev
             self._tell(Frame(self.rev, state=state))
 
+    def end(self) -> None:
+        """Tell that nothing comes any more, once."""
+        self.ended = True
+        self._tell_end()
+
     def _draw(self, change: Change, rev: int) -> Op | None:
         match change:
             case Put(block):
@@ -202,7 +223,17 @@ class View:
             oldest = next(iter(self._dropped))
             self._forgotten = max(self._forgotten, self._dropped.pop(oldest))
 
+    def _tell_end(self) -> None:
+        while self._end_listeners:
+            listener = self._end_listeners.pop(0)
+            try:
+                listener()
+            except Exception:
+                logger.exception("a listener to the end of a view failed")
+
     def _tell(self, frame: Frame) -> None:
+        if self.ended:
+            return
         for listener in tuple(self._listeners):
             try:
                 listener(frame)

@@ -11,8 +11,8 @@ from agentls.core.ids import SessionId
 from agentls.core.sources import Section
 from agentls.core.visible import fenced, one_line, preview
 from agentls.workspace.documents import Buffer, Documents
-from agentls.workspace.editor import Editor, Selection
-from agentls.workspace.positions import split_lines
+from agentls.workspace.editor import Editor
+from agentls.workspace.positions import Range, split_lines
 from agentls.workspace.roots import Roots, real
 from agentls.workspace.uris import NotAFileUri, to_path
 
@@ -20,6 +20,8 @@ SELECTED_MAX = 4096
 """UTF-8 bytes of selected text that are given."""
 PLACES_MAX = 5
 """Cursors, selections and visible parts that are listed, of each kind."""
+OPEN_MAX = 50
+"""Open files that are listed."""
 UNSAVED_MAX = 20
 """Unsaved files that are listed."""
 
@@ -27,8 +29,8 @@ _NAME_MAX = 200
 
 
 class EditorView:
-    """Of one editor what it shows, of all editors what is unsaved. A file outside of the workspace is named, and no
-    text of it is given."""
+    """Of one editor what it shows, of all editors what is unsaved. Only the active file may be one outside of the
+    workspace: it is named, and no text of it is given."""
 
     name = "editor"
 
@@ -74,61 +76,93 @@ def _at(roots: Roots, path: Path) -> _File:
 
 
 def _shown(documents: Documents, roots: Roots, editor: Editor) -> tuple[Section, ...]:
+    opened = Section("open files", _open(roots, editor))
     focus = editor.focus
     if focus.active is None:
-        return ()
+        return (opened,)
     file = _file(roots, focus.active)
-    selected = [selection for selection in focus.selections if not _is_cursor(selection)]
-    cursors = [selection for selection in focus.selections if _is_cursor(selection)]
+    buffer = _buffer(documents, editor, file)
+    places = tuple(_selected(selection, buffer, focus.selected_at) for selection in focus.selections)
+    selected = [place for place, told in zip(places, focus.selections, strict=True) if told.start != told.end]
+    cursors = [place for place, told in zip(places, focus.selections, strict=True) if told.start == told.end]
+    last = buffer.last_line if buffer is not None else None
     return (
         Section("active file", f"{file.name} in {one_line(editor.name)}"),
-        Section("cursor", _listed([_place(c.start_line, c.start_character) for c in cursors], "cursors")),
-        Section("selection", _listed([_span(selection) for selection in selected], "selections")),
-        Section("selected text", _text(documents, editor, file, selected)),
-        Section("visible lines", _listed([_lines(*lines) for lines in focus.visible], "parts")),
+        Section("cursor", _listed([_start(cursor) for cursor in cursors], "cursors")),
+        Section("selection", _listed([_span(place) for place in selected], "selections")),
+        Section("selected text", _text(buffer, selected) if buffer is not None and file.inside else ""),
+        Section("visible lines", _listed([_lines(*_within(lines, last)) for lines in focus.visible], "parts")),
+        opened,
     )
 
 
-def _text(documents: Documents, editor: Editor, file: _File, selected: Sequence[Selection]) -> str:
-    """The text of the first selections, as the editor has it, saved or not."""
-    if not selected or not file.inside or file.path is None:
-        return ""
-    buffer = next((buffer for buffer in documents.at(file.path) if buffer.editor is editor), None)
+def _buffer(documents: Documents, editor: Editor, file: _File) -> Buffer | None:
+    """What the editor itself has of a file, however it spells its URI."""
+    if file.path is None:
+        return None
+    return next((buffer for buffer in documents.at(file.path) if buffer.editor is editor), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What is selected, from 0: lines, and where it is known to which text they belong, characters in code points."""
+
+    lines: tuple[int, int]
+    characters: tuple[int, int] | None
+
+
+def _selected(told: Range, buffer: Buffer | None, act: int) -> _Selected:
+    """A selection that `act` told. In a text that nobody knows, or that has changed since, a character may be any."""
+    lines = told.start.line, told.end.line
     if buffer is None:
-        return ""
+        return _Selected(lines, None)
+    if buffer.changed > act:
+        return _Selected(_within(lines, buffer.last_line), None)
+    start, end = buffer.locate(told.start), buffer.locate(told.end)
+    return _Selected((start[0], end[0]), (start[1], end[1]))
+
+
+def _within(lines: tuple[int, int], last: int | None) -> tuple[int, int]:
+    return lines if last is None else (min(lines[0], last), min(lines[1], last))
+
+
+def _text(buffer: Buffer, selected: Sequence[_Selected]) -> str:
+    """The text of the first selections, as the editor has it, saved or not."""
     lines = split_lines(buffer.text)
     left = SELECTED_MAX
     parts = []
-    for selection in selected[:PLACES_MAX]:
-        text, omitted = preview(_cut(lines, selection), left)
+    for place in selected[:PLACES_MAX]:
+        if place.characters is None:
+            continue
+        text, omitted = preview(_cut(lines, place.lines, place.characters), left)
         left -= len(text.encode())
         parts.append(fenced(text) + (f"\n... ({omitted} more bytes are left out)" if omitted else ""))
     return "\n".join(parts)
 
 
-def _cut(lines: list[str], selection: Selection) -> str:
-    """What a selection covers; the text may have become shorter since it was made."""
-    chosen = lines[selection.start_line : selection.end_line + 1]
-    if not chosen:
-        return ""
-    if selection.start_line + len(chosen) > selection.end_line:
-        chosen[-1] = chosen[-1][: selection.end_character]
-    chosen[0] = chosen[0][selection.start_character :]
+def _cut(lines: list[str], covered: tuple[int, int], characters: tuple[int, int]) -> str:
+    chosen = lines[covered[0] : covered[1] + 1]
+    chosen[-1] = chosen[-1][: characters[1]]
+    chosen[0] = chosen[0][characters[0] :]
     return "".join(chosen)
 
 
-def _is_cursor(selection: Selection) -> bool:
-    return (selection.start_line, selection.start_character) == (selection.end_line, selection.end_character)
+# People and tools count from 1.
 
 
-def _span(selection: Selection) -> str:
-    start = _place(selection.start_line, selection.start_character)
-    return f"{start}, up to {_place(selection.end_line, selection.end_character)}"
+def _start(place: _Selected) -> str:
+    return _place(place.lines[0], place.characters[0] if place.characters is not None else None)
 
 
-def _place(line: int, character: int) -> str:
-    # People and tools count from 1.
-    return f"line {line + 1}, character {character + 1}"
+def _span(place: _Selected) -> str:
+    first, last = place.lines
+    if place.characters is not None:
+        return f"{_place(first, place.characters[0])}, up to {_place(last, place.characters[1])}"
+    return _place(first, None) if first == last else f"lines {_lines(first, last)}"
+
+
+def _place(line: int, character: int | None) -> str:
+    return f"line {line + 1}" + (f", character {character + 1}" if character is not None else "")
 
 
 def _lines(first: int, last: int) -> str:
@@ -140,21 +174,31 @@ def _listed(places: Sequence[str], what: str) -> str:
     return "\n".join((*places[:PLACES_MAX], *((f"... ({more} more {what})",) if more > 0 else ())))
 
 
+def _open(roots: Roots, editor: Editor) -> str:
+    """The files of the workspace that the editor has open."""
+    files = (_file(roots, uri) for uri in editor.focus.open)
+    names = tuple(dict.fromkeys(file.name for file in files if file.inside))
+    return _bounded(names, OPEN_MAX)
+
+
 # What is unsaved -----------------------------------------------------------------------------------------------
 
 
 def _unsaved(documents: Documents, roots: Roots, editor: Editor | None) -> str:
-    lines = [*_buffers(documents.all_unsaved(), roots, editor), *_without_a_file(roots, editor)]
-    more = len(lines) - UNSAVED_MAX
-    return "\n".join((*lines[:UNSAVED_MAX], *((f"... ({more} more files)",) if more > 0 else ())))
+    return _bounded((*_buffers(documents.all_unsaved(), roots), *_without_a_file(roots, editor)), UNSAVED_MAX)
 
 
-def _buffers(unsaved: Iterable[Buffer], roots: Roots, editor: Editor | None) -> list[str]:
-    """One line a file, with the editors that hold unsaved text of it."""
+def _bounded(lines: Sequence[str], most: int) -> str:
+    more = len(lines) - most
+    return "\n".join((*lines[:most], *((f"... ({more} more files)",) if more > 0 else ())))
+
+
+def _buffers(unsaved: Iterable[Buffer], roots: Roots) -> list[str]:
+    """One line a file, with the editors that hold unsaved text of it. The files of other workspaces are nobody's
+    business here."""
     holders: dict[Path, list[str]] = {}
     for buffer in unsaved:
-        # The files of other workspaces are nobody's business here, but for those in the editor that asks.
-        if roots.root_of(buffer.path) is not None or buffer.editor is editor:
+        if roots.root_of(buffer.path) is not None:
             holders.setdefault(buffer.path, []).append(one_line(buffer.editor.name))
     return [f"{_at(roots, path).name} in {' and '.join(sorted(set(names)))}" for path, names in holders.items()]
 

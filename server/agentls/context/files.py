@@ -42,7 +42,8 @@ class Files:
         self._sessions: dict[SessionId, _Session] = {}
 
     async def read(self, moment: Moment) -> Reading:
-        """It waits for a moment while files are being changed, so that many changes are one list."""
+        """A step that opens a turn waits for a moment while files are being changed, so that many changes are one list;
+        the others only until it is known what has happened so far."""
         session = self._sessions.get(moment.session)
         if session is None:
             session = self._sessions[moment.session] = _Session(self._watches.watch(moment.roots))
@@ -83,7 +84,8 @@ _NOTHING = _Held((), None)
 @dataclass(slots=True)
 class _Session:
     """What is kept for a session. `told` is the list as the model has it, `pending` what has come since, and `offered`
-    what the last reading was made of."""
+    what the last reading was made of. `held` has every file that the agent knows, as it was at the last reading;
+    `covered` says that the watch has told of everything that has happened to them since."""
 
     watch: Watch
     position: int | None = None
@@ -91,19 +93,25 @@ class _Session:
     pending: dict[Path, Kind] = field(default_factory=dict)
     missed: bool = False
     covered: bool = False
+    compared: bool = False
     held: dict[Path, _Held] = field(default_factory=dict)
     offered: tuple[Reading, dict[Path, _Line]] | None = None
 
     async def read(self, moment: Moment) -> Reading:
-        on = self.watch.on
-        await self.watch.quiet()
+        await (self.watch.quiet() if moment.opens_turn else self.watch.known())
         seen = {Path(path): known for path, known in moment.seen.items()}
-        before = None if self.position is None else self.held
+        before = self.held if self.compared else None
         self._collect()
-        looked_at = seen if not self.covered else (self.told.keys() | self.pending.keys()) & seen.keys()
-        self.held = await asyncio.to_thread(_held, looked_at, self.held)
+        # After the news and before the files: what is lost later is missed in the next news, and what changes is told.
+        on = self.watch.on
+        looked_at = set(seen)
+        if self.covered:
+            looked_at &= self.told.keys() | self.pending.keys() | (seen.keys() - self.held.keys())
+        kept = {path: held for path, held in self.held.items() if path in seen}
+        self.held = kept | await asyncio.to_thread(_held, looked_at, self.held)
         if not self.covered:
             self._compare(seen, before)
+            self.compared = True
         self.covered = on
         lines = self._lines(seen)
         # What the agent has looked at is out of the list, and new when it changes again.
@@ -133,7 +141,8 @@ class _Session:
             return
         news = self.watch.since(self.position)
         self.position = news.position
-        self.missed = self.missed or news.missed
+        if news.missed:
+            self.missed, self.covered = True, False
         for change in news.changes:
             kind = _merged(self.pending.pop(change.path, None), change.kind)
             if kind is not None:

@@ -18,8 +18,8 @@ from agentls.workspace.roots import Roots
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What a producer may look at. `now` is the time with the zone of the person; `opens_turn` says whether the step is
-    the first of its turn. `editor` is the one that the claimed message came from, else the one that was active last,
-    and `attached` names every client that draws the agent. `seen` maps the real path of a file to the hash of its
+    the first of its turn. `editor` is the one that the turn's newest message came from, else one that draws the agent,
+    and `attached` names every client that does. `seen` maps the real path of a file to the hash of its
     content as the agent last knew it. `retained` is what history holds of this producer, or None."""
 
     session: SessionId

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentls.core.assembler import BlockAssembler, Placed
 from agentls.core.blocks import TextBlock, ToolCallBlock
 from agentls.core.chunks import Usage
 from agentls.core.codec import encode
 from agentls.core.events import (
+    ApprovalDecided,
     AssistantAttempt,
     AssistantMessage,
     CutCall,
@@ -24,6 +26,7 @@ from agentls.core.ids import CallId, assistant_message, call
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.messages import Message, tool_result
 from agentls.core.reasons import Aborted, Failure, FinishReason, ToolCalls
+from agentls.core.requests import Requests
 from agentls.core.sources import ModelSource
 from agentls.core.turn import OpenCall, OpenTurn
 
@@ -72,15 +75,38 @@ def interrupted(
     return (AssistantMessage(turn.turn, turn.step, turn.attempt, message, finish, usage, interrupted=True),)
 
 
+LEVELS_MAX = 100
+"""How deep arguments may be nested. A model that repeats itself nests without end, and whatever looks at a value by
+recursion would fail at a depth of its own."""
+
+
 def parse_arguments(arguments: str) -> JsonObject | None:
-    """A call's arguments as an object; blank is `{}`; None for what is not a JSON object."""
+    """A call's arguments as an object; blank is `{}`; None for what is not a JSON object of at most `LEVELS_MAX` levels
+    and of numbers that JSON has."""
     if not arguments.strip():
         return {}
     try:
-        value: JsonValue = json.loads(arguments)
-    except (ValueError, RecursionError):  # a model that repeats itself nests deeper than the parser follows
+        value: JsonValue = json.loads(arguments, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and _levels(value) <= LEVELS_MAX else None
+
+
+def _finite(number: str) -> float:
+    """ValueError for NaN and the infinities, also those that a number which is too large becomes."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is no JSON number")
+    return value
+
+
+def _levels(value: JsonValue) -> int:
+    """How deep a value is nested; 0 for one that holds no other."""
+    levels, level = 0, [value]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        levels += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return levels
 
 
 def error_result(tool_call: ToolCall, code: str, text: str) -> ToolResult:
@@ -89,16 +115,30 @@ def error_result(tool_call: ToolCall, code: str, text: str) -> ToolResult:
     return ToolResult(tool_call.turn, tool_call.step, tool_call.call_id, message, ToolError(code))
 
 
+_NOTHING_ASKED = Requests()
 _STOPPED = "the turn was stopped while the call ran; it may have taken effect, so look before you repeat it"
 
 
-def aborted_results(turn: OpenTurn, finished: Mapping[CallId, ToolResult]) -> tuple[ToolResult, ...]:
-    """Results for the calls that a cancel left open, in model order: what those that had `finished` gave, else that
-    started ones may have acted and the others did not."""
-    return tuple(finished.get(open_call.call.call_id) or _stopped(open_call) for open_call in turn.unanswered())
+def denial(decided: ApprovalDecided) -> str:
+    """What the model is told of a call that a person said no to, with what they said beside it."""
+    said = f": {decided.note}" if decided.note else ""
+    return f"the person did not allow this call{said}; do not repeat it, go on without it or ask what they want"
 
 
-def _stopped(open_call: OpenCall) -> ToolResult:
+def aborted_results(
+    turn: OpenTurn, finished: Mapping[CallId, ToolResult], requests: Requests = _NOTHING_ASKED
+) -> tuple[ToolResult, ...]:
+    """Results for the calls that a cancel left open, in model order: what those that had `finished` gave, else that a
+    person did not allow it, that started ones may have acted and that the others did not."""
+    return tuple(
+        finished.get(open_call.call.call_id) or _stopped(open_call, requests.denied.get(open_call.call.call_id))
+        for open_call in turn.unanswered()
+    )
+
+
+def _stopped(open_call: OpenCall, denied: ApprovalDecided | None) -> ToolResult:
+    if denied is not None:
+        return error_result(open_call.call, "DENIED", denial(denied))
     if open_call.started:
         return error_result(open_call.call, "ABORTED", _STOPPED)
     return error_result(open_call.call, "ABORTED_BEFORE_DISPATCH", "the turn was stopped before the call started")
@@ -150,16 +190,3 @@ def _replay_state(stream: BlockAssembler, kept: Sequence[Placed]) -> JsonValue:
         pairs = zip(stream.placed(), envelope.blocks, strict=True)
         envelope = replace(envelope, blocks=tuple(entry for place, entry in pairs if place.index in indices))
     return encode(envelope)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """What is to become of a call: `arguments` is the parsed object, or None where the text does not parse."""
-
-    call: ToolCall
-    arguments: JsonObject | None
-
-
-def plan(calls: Sequence[ToolCall]) -> tuple[PlannedCall, ...]:
-    """Which calls may run: one whose arguments do not parse is answered `INVALID_ARGS` instead."""
-    return tuple(PlannedCall(tool_call, parse_arguments(tool_call.arguments)) for tool_call in calls)

@@ -125,13 +125,14 @@ def _language(arguments: str) -> str:
 # Contexts ------------------------------------------------------------------------------------------------------
 
 
-def context_body(message: Message, limit: int | None = PREVIEW_BYTES) -> Body:
-    """An injected message: the facts of its form, and the text that the model reads."""
+def context_body(message: Message, limit: int | None = PREVIEW_BYTES, *, supersedes: bool = False) -> Body:
+    """An injected message: the facts of its form, and the text that the model reads. A snapshot says so where it
+    `supersedes` an earlier one."""
     room = _Room(limit)
     text = _plain(message.content)
     match form_of(message.source):
         case Snapshot(sections):
-            told = f"Supersedes earlier snapshots of {one_line(producer_of(message.source))}."
+            told = f"Supersedes earlier snapshots of {one_line(producer_of(message.source))}." if supersedes else ""
             room.left -= len(told.encode()) + _ROW_BYTES
             return room.body(
                 told, *(_section(room, section, text) for section in sections), _rest(room, sections, text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import immutables
 
 from agentls.core.events import Event, UserMessage
-from agentls.core.ids import MessageId
+from agentls.core.ids import MessageId, is_producer_message
 from agentls.core.sources import Notice, PluginSource, Section, Snapshot
 
 
@@ -23,7 +23,8 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """The fold. A notice of a producer that has a snapshot is its cleared marker."""
+    """The fold. A notice of a producer that has a snapshot is its cleared marker. Only what the server's own producers
+    said counts: a client that has the name of one speaks for itself."""
 
     by_producer: immutables.Map[str, Retained] = field(default_factory=immutables.Map)
 
@@ -31,6 +32,8 @@ class Contexts:
         """The state after `event`."""
         data = event.data
         if not isinstance(data, UserMessage) or not isinstance(data.message.source, PluginSource):
+            return self
+        if not is_producer_message(data.message.id):
             return self
         source = data.message.source
         match source.context:

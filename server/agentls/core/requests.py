@@ -18,7 +18,7 @@ from agentls.core.events import (
     QuestionAsked,
     StepStart,
 )
-from agentls.core.ids import RequestId
+from agentls.core.ids import CallId, RequestId
 
 Asked: TypeAlias = ApprovalAsked | QuestionAsked
 Closed: TypeAlias = ApprovalDecided | QuestionAnswered
@@ -27,11 +27,12 @@ Closed: TypeAlias = ApprovalDecided | QuestionAnswered
 @dataclass(frozen=True, slots=True)
 class Requests:
     """The fold. `open` is in the order of asking, `closed` what ended each of the others; `in_step` counts those of the
-    step at hand, for their ids."""
+    step at hand, for their ids, and `denied` has its calls that a person said no to."""
 
     open: tuple[Asked, ...] = ()
     closed: immutables.Map[RequestId, Closed] = field(default_factory=immutables.Map)
     in_step: int = 0
+    denied: immutables.Map[CallId, ApprovalDecided] = field(default_factory=immutables.Map)
 
     def find(self, request: RequestId) -> Asked | None:
         """The open request of an id."""
@@ -41,7 +42,7 @@ class Requests:
         """The state after `event`; LogicError for an answer to what is not asked, or asked twice."""
         match event.data:
             case StepStart():
-                return self if not self.in_step else replace(self, in_step=0)
+                return self if not self.in_step else replace(self, in_step=0, denied=immutables.Map())
             case ApprovalAsked() | QuestionAsked():
                 asked = event.data
                 if asked.request_id in self.closed or self.find(asked.request_id) is not None:
@@ -57,10 +58,18 @@ class Requests:
 
     def _close(self, closed: Closed, kind: type[Asked]) -> Requests:
         request = closed.request_id
-        if not isinstance(self.find(request), kind):
+        asked = self.find(request)
+        if not isinstance(asked, kind):
             raise LogicError(f'request "{request}" is not open')
-        rest = tuple(asked for asked in self.open if asked.request_id != request)
-        return replace(self, open=rest, closed=self.closed.set(request, closed))
+        denied = self.denied
+        if (
+            isinstance(asked, ApprovalAsked)
+            and isinstance(closed, ApprovalDecided)
+            and closed.decision in ("deny", "deny-and-stop")
+        ):
+            denied = denied.set(asked.call_id, closed)
+        rest = tuple(other for other in self.open if other.request_id != request)
+        return replace(self, open=rest, closed=self.closed.set(request, closed), denied=denied)
 
     def cancelled(self, but: RequestId | None = None) -> tuple[EventData, ...]:
         """The events that close all that is open, except `but`, without an answer."""

@@ -123,11 +123,12 @@ def person_row(message: Message, lane: Lane, seq: int) -> Block:
     )
 
 
-def context_row(message: Message, seq: int, limit: int | None) -> Block:
-    """What somebody else put before the model; `limit` is that of its body."""
+def context_row(message: Message, seq: int, limit: int | None, *, supersedes: bool = False) -> Block:
+    """What somebody else put before the model; `limit` is that of its body, and `supersedes` says whether an earlier
+    snapshot of its producer is known."""
     form = form_of(message.source)
     name = FORMS.kind_of(form) if form is not None else None
-    body = context_body(message, limit)
+    body = context_body(message, limit, supersedes=supersedes)
     return Block(
         id=ids.context_block(message.id),
         order=(seq, 0),

@@ -40,7 +40,7 @@ from agentls.core.ids import BlockId, CallId, MessageId, RequestId
 from agentls.core.messages import Message
 from agentls.core.reasons import FINISHES, FinishReason, InjectionTrigger, TurnFailed
 from agentls.core.rows import Block, BlockKind, BlockState, CallFacts, CallState
-from agentls.core.sources import ModelSource, is_person
+from agentls.core.sources import ModelSource, Snapshot, form_of, is_person, producer_of
 from agentls.core.visible import visible
 
 __all__ = [
@@ -123,8 +123,8 @@ class _Wait:
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The fold's state: where in the log it is and what is still open. `provider` is that of the last failed attempt,
-    and `asked` counts the requests of each call. `preview_bytes` bounds the bodies of tools and contexts; with None
-    they are whole."""
+    `asked` counts the requests of each call, and `producers` are those whose snapshots it has come by. `preview_bytes`
+    bounds the bodies of tools and contexts; with None they are whole."""
 
     preview_bytes: int | None = PREVIEW_BYTES
     turn: int | None = None
@@ -138,6 +138,7 @@ class Transcript:
     asked: Mapping[CallId, int] = field(default_factory=dict)
     requests: Mapping[RequestId, _Request] = field(default_factory=dict)
     wait: _Wait | None = None
+    producers: frozenset[str] = frozenset()
 
     # From the log ----------------------------------------------------------------------------------------------
 
@@ -184,13 +185,15 @@ class Transcript:
         return replace(row, turn=self.turn, step=self.step)
 
     def _message(self, message: Message, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        lane = self.lanes.get(message.id, "queued")
-        row = (
-            rows.person_row(message, lane, seq)
-            if is_person(message.source)
-            else rows.context_row(message, seq, self.preview_bytes)
-        )
-        return replace(self, lanes=_without(self.lanes, message.id)), (Put(self._placed(row)),)
+        lane, producers = self.lanes.get(message.id, "queued"), self.producers
+        if is_person(message.source):
+            row = rows.person_row(message, lane, seq)
+        else:
+            producer = producer_of(message.source)
+            row = rows.context_row(message, seq, self.preview_bytes, supersedes=producer in producers)
+            if isinstance(form_of(message.source), Snapshot):
+                producers |= {producer}
+        return replace(self, lanes=_without(self.lanes, message.id), producers=producers), (Put(self._placed(row)),)
 
     def _answer(self, answer: AssistantMessage, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
         state: BlockState = "interrupted" if answer.interrupted else "done"
@@ -267,7 +270,7 @@ class Transcript:
         return replace(self, requests=_without(self.requests, closed.request_id)), (Put(request.closed(closed)),)
 
     def _end(self, end: TurnEnd, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        state = Transcript(self.preview_bytes, request_seq=self.request_seq, lanes=self.lanes)
+        state = Transcript(self.preview_bytes, request_seq=self.request_seq, lanes=self.lanes, producers=self.producers)
         if self.injection:
             return state, ()
         changes: list[Change] = [Drop(block) for block, flight in self.flights.items() if flight.shown]

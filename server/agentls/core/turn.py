@@ -320,25 +320,29 @@ def close_turn(turns: Turns, inbox: Inbox, reason: TurnEndReason, hold: HoldCaus
 
 
 def settle_cancel(turns: Turns, inbox: Inbox, spent: Usage | None = None) -> tuple[EventData, ...]:
-    """The end of a cancelled turn, once its work has stopped and its calls are answered: what was enqueued before
-    the cancel is discarded, or moves to the queue and is held where the inbox is kept; what came later runs. `spent` is
-    what the request that was cut off has cost."""
+    """The end of a cancelled turn, once its work has stopped and its calls are answered, and what becomes of what
+    waits: what came after the cancel runs. `spent` is what the request that was cut off has cost."""
     turn = _of(turns)
     cancel = turn.cancel
     if cancel is None:
         raise LogicError(f"turn {turn.turn} is not cancelled")
-    earlier = tuple(pending for pending in inbox.pending() if pending.seq < turn.cancel_seq)
-    end = (
+    return (
         *((StepEnd(turn.turn, turn.step),) if turn.step_open else ()),
         TurnEnd(turn.turn, TurnAborted(cancel.cause), _sum(turn.usage, spent)),
+        *cancel_waiting(inbox, turn.cancel_seq, keep_inbox=cancel.keep_inbox),
     )
-    if not cancel.keep_inbox:
+
+
+def cancel_waiting(inbox: Inbox, before: int, *, keep_inbox: bool) -> tuple[EventData, ...]:
+    """What a cancel at seq `before` does to what waits: what was enqueued earlier is discarded, or held where the inbox
+    is kept; steering moves to the queue either way."""
+    earlier = tuple(pending for pending in inbox.pending() if pending.seq < before)
+    if not keep_inbox:
         gone = tuple(pending.item.id for pending in earlier)
         later = Inbox(steering=tuple(pending for pending in inbox.steering if pending not in earlier))
-        return (*end, *((Discard(gone, "cancel"),) if gone else ()), *steering_to_queue(later))
+        return (*((Discard(gone, "cancel"),) if gone else ()), *steering_to_queue(later))
     holds = any(not inbox.is_held(pending) for pending in earlier)
-    hold = Hold(held=True, cause="cancel", before=turn.cancel_seq)
-    return (*end, *steering_to_queue(inbox), *((hold,) if holds else ()))
+    return (*steering_to_queue(inbox), *((Hold(held=True, cause="cancel", before=before),) if holds else ()))
 
 
 def steering_to_queue(inbox: Inbox) -> tuple[EventData, ...]:

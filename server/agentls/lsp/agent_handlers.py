@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
 
 from agentls.agent.agent import UnknownBlock
-from agentls.agent.host import Fork
+from agentls.agent.host import BadWorkspace, Fork
 from agentls.core.errors import UserError
 from agentls.core.events import ModelRef
 from agentls.core.ids import AgentId, BlockId
@@ -16,6 +17,8 @@ from agentls.lsp.deeds import Deeds
 from agentls.lsp.drawing import Drawing
 from agentls.lsp.errors import InvalidParams, NotAttached
 from agentls.lsp.ports import Client, Host
+
+T = TypeVar("T")
 
 PART_MAX = 1 << 20
 """UTF-8 bytes of a body in one answer."""
@@ -47,14 +50,15 @@ class AgentHandlers:
         )
 
     async def list(self, params: wire.ListParams) -> JsonObject:
-        rows, following = await self._host.list(
-            params.workspace_uri, query=params.query, cursor=params.cursor, limit=params.limit
-        )
+        listing = self._host.list(params.workspace_uri, query=params.query, cursor=params.cursor, limit=params.limit)
+        rows, following = await self._in_workspace(methods.LIST, listing)
         result: dict[str, JsonValue] = {"agents": [encode.listed_json(row) for row in rows]}
         return result if following is None else {**result, "nextCursor": following}
 
     async def create(self, params: wire.CreateParams) -> JsonObject:
         begin = params.from_
+        if params.model is not None:
+            self._model(methods.CREATE, params.model)
         creating = self._host.create(
             params.workspace_uri,
             model=params.model,
@@ -62,24 +66,30 @@ class AgentHandlers:
             title=params.title,
             fork=Fork(AgentId(begin.agent_id), begin.turn) if begin is not None else None,
         )
-        return encode.state_of((await self._deeds.whole(creating)).view)
+        agent = await self._in_workspace(methods.CREATE, self._deeds.whole(creating))
+        return encode.state_of(agent.view)
 
     async def configure(self, params: wire.ConfigureParams) -> JsonObject:
-        model = self._model(params.model) if params.model is not None else None
+        model = self._model(methods.CONFIGURE, params.model) if params.model is not None else None
         agent = await self._deeds.agent(params.agent_id)
         await self._deeds.whole(agent.configure(model=model, mode=params.mode, title=params.title))
         return encode.state_of(agent.view)
 
-    def _model(self, named: str) -> ModelRef:
+    def _model(self, method: methods.Method[wire.Wire], named: str) -> ModelRef:
         try:
             return self._host.find_model(named)
         except UserError as error:
-            raise InvalidParams(methods.CONFIGURE.name, "model", str(error)) from error
+            raise InvalidParams(method.name, "model", str(error)) from error
+
+    async def _in_workspace(self, method: methods.Method[wire.Wire], asked: Awaitable[T]) -> T:
+        try:
+            return await asked
+        except BadWorkspace as error:
+            raise InvalidParams(method.name, "workspaceUri", str(error)) from error
 
     async def delete(self, params: wire.AgentParams) -> JsonObject:
-        agent_id = AgentId(params.agent_id)
-        await self._deeds.whole(self._host.delete(agent_id))
-        self._drawing.detach(agent_id)
+        # Whoever draws it is told by its view.
+        await self._deeds.whole(self._host.delete(AgentId(params.agent_id)))
         return {"outcome": "deleted"}
 
     async def models(self, _: wire.ModelsParams) -> JsonObject:
@@ -96,6 +106,7 @@ class AgentHandlers:
 
     async def detach(self, params: wire.AgentParams) -> JsonObject:
         agent_id = AgentId(params.agent_id)
+        await self._deeds.passed(agent_id)
         if self._drawing.outbox(agent_id) is None:
             raise NotAttached(agent_id)
         self._drawing.detach(agent_id)

@@ -28,10 +28,17 @@ class Deeds:
     async def agent(self, named: str) -> Agent:
         """The agent; requests that name it pass in the order of their arrival, also while it is loaded."""
         agent_id = AgentId(named)
-        turnstile = self._turnstiles.setdefault(named, asyncio.Lock())
-        async with turnstile:
+        async with self._turnstile(named):
             live = self._host.live(agent_id)
             return live if live is not None else await self.whole(self._host.get(agent_id))
+
+    async def passed(self, named: str) -> None:
+        """Return when the requests that name the agent and came earlier have passed; nothing is loaded for it."""
+        async with self._turnstile(named):
+            return
+
+    def _turnstile(self, named: str) -> asyncio.Lock:
+        return self._turnstiles.setdefault(named, asyncio.Lock())
 
     async def whole(self, deed: Coroutine[None, None, T]) -> T:
         """What `deed` gives; it goes on to its end when the request is cancelled meanwhile."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agentls.lsp import wire
-from agentls.workspace.documents import Buffer
-from agentls.workspace.editor import NO_FOCUS, Focus, Selection
-from agentls.workspace.positions import Lines, Position, PositionEncoding
+from agentls.workspace.editor import NO_FOCUS, Focus
+from agentls.workspace.positions import Position, PositionEncoding, Range
 from agentls.workspace.uris import NotAFileUri, to_path
 
 
@@ -24,44 +23,37 @@ class ConnectedEditor:
         """Say what a person knows it by, and what was agreed on."""
         self.name, self.encoding = name, encoding
 
-    def look(self, said: wire.EditorStateParams, buffer: Buffer | None) -> None:
-        """Take what the person looks at now. `buffer` is that of the active document after it, where that is open: its
-        text says which characters are meant, and where it ends."""
+    def look(self, said: wire.EditorStateParams, act: int) -> None:
+        """Take what the person looks at now, told by the act of that number."""
         before, told = self.focus, said.model_fields_set
-        active = self.active_after(said)
+        active = before.active
+        if "active_uri" in told:
+            active = said.active_uri if said.active_uri is not None and is_file(said.active_uri) else None
         same = active is not None and active == before.active
         selections, visible = (before.selections, before.visible) if same else ((), ())
-        lines = Lines(buffer.text) if buffer is not None else None
+        selected_at = before.selected_at
         if active is not None and "selections" in told:
-            selections = tuple(self._selection(one, lines) for one in said.selections or ())
+            selections, selected_at = tuple(map(_range, said.selections or ())), act
         if active is not None and "visible_ranges" in told:
-            visible = tuple(self._lines(one, lines) for one in said.visible_ranges or ())
+            visible = tuple(map(_lines, said.visible_ranges or ()))
         self.focus = Focus(
             active,
             selections,
             visible,
             open=_files(said.open_uris or ()) if "open_uris" in told else before.open,
             dirty=_files(said.dirty_uris or ()) if "dirty_uris" in told else before.dirty,
+            selected_at=selected_at if selections else 0,
         )
 
-    def active_after(self, said: wire.EditorStateParams) -> str | None:
-        """The URI of the document that is active once `said` counts."""
-        if "active_uri" not in said.model_fields_set:
-            return self.focus.active
-        return said.active_uri if said.active_uri is not None and is_file(said.active_uri) else None
 
-    def _selection(self, told: wire.Range, lines: Lines | None) -> Selection:
-        start, end = sorted((self._place(told.start, lines), self._place(told.end, lines)))
-        return Selection(*start, *end)
+def _range(told: wire.Range) -> Range:
+    start, end = sorted(Position(place.line, place.character) for place in (told.start, told.end))
+    return Range(start, end)
 
-    def _lines(self, told: wire.Range, lines: Lines | None) -> tuple[int, int]:
-        first, last = sorted((self._place(told.start, lines)[0], self._place(told.end, lines)[0]))
-        return first, last
 
-    def _place(self, told: wire.Position, lines: Lines | None) -> tuple[int, int]:
-        if lines is None:
-            return told.line, told.character
-        return lines.locate(Position(told.line, told.character), self.encoding)
+def _lines(told: wire.Range) -> tuple[int, int]:
+    first, last = sorted((told.start.line, told.end.line))
+    return first, last
 
 
 def is_file(uri: str) -> bool:

@@ -19,13 +19,15 @@ from agentls.core.codec import encode as core_json
 from agentls.core.ids import AgentId, BlockId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.transcript import Block, CallFacts
-from agentls.core.visible import one_line
+from agentls.core.visible import one_line, preview
 from agentls.lsp import methods
 from agentls.lsp.framing import framed
 from agentls.models.model import ModelFacts
 
 TEXT_MAX = 64 * 1024
 """UTF-8 bytes of text in one op."""
+WAITING_MAX = 4 * 1024
+"""UTF-8 bytes of a pending message in a state, which names all of them each time it changes."""
 
 _ALWAYS = ("id", "order", "kind")
 _NAMES = {field.name: camel(field.name) for field in fields(Block)}
@@ -280,16 +282,21 @@ def answered_json(answered: Answered) -> JsonObject:
 
 def inbox_json(inbox: Iterable[WaitingMessage]) -> list[JsonValue]:
     """What waits."""
-    return [
+    return [_waiting_json(waiting) for waiting in inbox]
+
+
+def _waiting_json(waiting: WaitingMessage) -> JsonObject:
+    text, more = preview(waiting.text, WAITING_MAX)
+    return _without_none(
         {
             "messageId": waiting.message_id,
             "lane": waiting.lane,
             "wakeup": waiting.wakeup,
             "held": waiting.held,
-            "text": waiting.text,
+            "text": text,
+            "more": more or None,
         }
-        for waiting in inbox
-    ]
+    )
 
 
 def listed_json(listed: Listed) -> JsonObject:

@@ -22,6 +22,7 @@ REQUEST_CANCELLED: Final = -32800
 UNKNOWN_AGENT: Final = -32050
 NOT_ATTACHED: Final = -32051
 STORE_UNAVAILABLE: Final = -32053
+OVERLOADED: Final = -32054
 SESSION_HELD: Final = -32055
 SESSION_DAMAGED: Final = -32056
 UNSUPPORTED_FORMAT: Final = -32057
@@ -39,6 +40,7 @@ MEANINGS: Mapping[int, tuple[str, str]] = {
     UNKNOWN_AGENT: ("unknown agent", "no live or stored agent has this id"),
     NOT_ATTACHED: ("not attached", "only `agent/detach` needs an attach"),
     STORE_UNAVAILABLE: ("store unavailable", "the disk takes no writes; a send gets its value instead"),
+    OVERLOADED: ("overloaded", "too many messages wait; `data.retryAfterMs` says when to try again"),
     SESSION_HELD: ("session held", "another process has the session open; `data.pid` where it is known"),
     SESSION_DAMAGED: ("session damaged", "the stored log breaks a rule"),
     UNSUPPORTED_FORMAT: ("unsupported format", "a newer agentls wrote the session"),
@@ -55,12 +57,26 @@ ALWAYS = (INVALID_PARAMS, INTERNAL_ERROR, REQUEST_CANCELLED)
 OPENING = (UNKNOWN_AGENT, STORE_UNAVAILABLE, SESSION_HELD, SESSION_DAMAGED, UNSUPPORTED_FORMAT, REQUEST_FAILED)
 """Codes of a request that names an agent, which may have to be loaded first."""
 
+SENDING = (*OPENING, OVERLOADED)
+"""Codes of a request that adds to what waits."""
+
 
 class NotAttached(UserError):
     """This connection does not draw the agent."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(f'this client is not attached to agent "{agent_id}"')
+
+
+class Overloaded(UserError):
+    """So many messages wait for an agent that it takes no more for now."""
+
+    retry_after_ms = 1000
+
+    def __init__(self, agent_id: str, waiting: int) -> None:
+        super().__init__(
+            f'{waiting} messages wait for agent "{agent_id}", and it takes no more; let some run or take some out'
+        )
 
 
 class InvalidParams(JsonRpcException):
@@ -77,6 +93,7 @@ _CODES: Mapping[type[UserError], int] = {
     UnknownAgent: UNKNOWN_AGENT,
     NotAttached: NOT_ATTACHED,
     StoreUnavailable: STORE_UNAVAILABLE,
+    Overloaded: OVERLOADED,
     SessionHeld: SESSION_HELD,
     SessionDamaged: SESSION_DAMAGED,
     UnsupportedFormat: UNSUPPORTED_FORMAT,
@@ -98,4 +115,6 @@ def answer_for(error: BaseException, method: str) -> tuple[JsonRpcException, boo
 def _data(error: UserError) -> JsonValue:
     if isinstance(error, SessionHeld) and error.pid:
         return {"pid": error.pid}
+    if isinstance(error, Overloaded):
+        return {"retryAfterMs": error.retry_after_ms}
     return {"reason": error.reason} if isinstance(error, InvalidBoundary) else None

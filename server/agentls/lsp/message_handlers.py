@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from agentls.agent.agent import Cancelled, Changed, Content, NotPending, Sent, UnknownRequest
+from agentls.agent.agent import Agent, Cancelled, Changed, Content, NotPending, Sent, UnknownRequest
 from agentls.core.blocks import TextBlock
 from agentls.core.codec import decode
 from agentls.core.errors import DecodeError
-from agentls.core.ids import MessageId, RequestId
+from agentls.core.ids import AgentId, MessageId, RequestId, user_block
 from agentls.core.json import JsonObject
 from agentls.core.shown import shown
 from agentls.core.sources import FORMS, ContextForm, PluginSource
 from agentls.lsp import encode, methods, wire
 from agentls.lsp.binding import Request, request
 from agentls.lsp.deeds import Deeds
-from agentls.lsp.errors import InvalidParams
+from agentls.lsp.errors import InvalidParams, Overloaded
 from agentls.lsp.ports import Client
+
+PENDING_MAX = 1_000
+"""Messages that may wait for an agent; one more is refused, and may be sent again when some have gone."""
 
 
 class MessageHandlers:
@@ -26,6 +30,7 @@ class MessageHandlers:
     def __init__(self, client: Client, deeds: Deeds) -> None:
         self._client = client
         self._deeds = deeds
+        self._under_way: Counter[AgentId] = Counter()
 
     def table(self) -> Mapping[str, Request]:
         """Each by the name of its method."""
@@ -53,31 +58,35 @@ class MessageHandlers:
             problem = 'a quiet "next-step" message is a context; use agent/inject, which names its form'
             raise InvalidParams(methods.SEND.name, "wakeup", problem)
         agent = await self._deeds.agent(params.agent_id)
-        return await self._sent(
+        message = self._room(agent, params)
+        return await self._added(
+            agent,
             agent.send(
                 _content(params.content),
-                id=MessageId(params.message_id),
+                id=message,
                 target=params.target,
                 wakeup=params.wakeup,
                 meta=self._meta(),
-            )
+            ),
         )
 
     async def followup(self, params: wire.FollowupParams) -> JsonObject:
         agent = await self._deeds.agent(params.agent_id)
-        content, message = _content(params.content), MessageId(params.message_id)
-        return await self._sent(agent.followup(content, id=message, meta=self._meta()))
+        message = self._room(agent, params)
+        return await self._added(agent, agent.followup(_content(params.content), id=message, meta=self._meta()))
 
     async def steer(self, params: wire.SteerParams) -> JsonObject:
         agent = await self._deeds.agent(params.agent_id)
-        return await self._sent(
+        message = self._room(agent, params)
+        return await self._added(
+            agent,
             agent.steer(
                 _content(params.content),
-                id=MessageId(params.message_id),
+                id=message,
                 meta=self._meta(),
                 expected_turn=params.expected_turn,
                 if_idle=params.if_idle,
-            )
+            ),
         )
 
     async def inject(self, params: wire.InjectParams) -> JsonObject:
@@ -139,6 +148,26 @@ class MessageHandlers:
     def _meta(self) -> JsonObject:
         """What is kept with a message: the editor that it was sent from."""
         return {"editor": self._client.workspace_editor.id}
+
+    def _room(self, agent: Agent, params: wire.MessageParams) -> MessageId:
+        """The id of a message that may wait for an agent; Overloaded for one too many. One that is known by its id adds
+        nothing."""
+        message = MessageId(params.message_id)
+        waiting = agent.view.state.inbox if agent.view.state is not None else ()
+        count = len(waiting) + self._under_way[agent.id]
+        if count >= PENDING_MAX:
+            known = any(one.message_id == message for one in waiting)
+            if not known and agent.view.drawn(user_block(message)) is None:
+                raise Overloaded(agent.id, count)
+        return message
+
+    async def _added(self, agent: Agent, sending: Coroutine[Any, Any, Sent]) -> JsonObject:
+        # What many requests at once add is not in the state yet.
+        self._under_way[agent.id] += 1
+        try:
+            return await self._sent(sending)
+        finally:
+            self._under_way[agent.id] -= 1
 
     async def _sent(self, sending: Coroutine[Any, Any, Sent]) -> JsonObject:
         return encode.sent_json(await self._deeds.whole(sending))

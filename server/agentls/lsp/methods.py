@@ -154,21 +154,21 @@ SEND = Method(
     "message is on disk.",
     wire.SendParams,
     replies.SentResult,
-    errors=errors.OPENING,
+    errors=errors.SENDING,
 )
 FOLLOWUP = Method(
     "agent/followup",
     "Send a message that gets a turn of its own, after those that wait.",
     wire.FollowupParams,
     replies.SentResult,
-    errors=errors.OPENING,
+    errors=errors.SENDING,
 )
 STEER = Method(
     "agent/steer",
     "Send a message into the running turn; it is read at the turn's next step.",
     wire.SteerParams,
     replies.SentResult,
-    errors=errors.OPENING,
+    errors=errors.SENDING,
 )
 INJECT = Method(
     "agent/inject",

@@ -38,7 +38,8 @@ class Host(Protocol):
         title: str | None = None,
         fork: Fork | None = None,
     ) -> Agent:
-        """A new agent, or a copy of another one up to the end of a turn; InvalidBoundary where it cannot end there."""
+        """A new agent, or a copy of another one up to the end of a turn: InvalidBoundary where it cannot end there, and
+        BadWorkspace where no workspace can be."""
 
     async def delete(self, agent_id: AgentId) -> None:
         """Stop an agent and delete its stored session; UnknownAgent where there is none."""
@@ -46,7 +47,7 @@ class Host(Protocol):
     async def list(
         self, workspace_uri: str | None = None, *, query: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> tuple[tuple[Listed, ...], str | None]:
-        """A page of agents and the cursor of the next one."""
+        """A page of agents and the cursor of the next one; BadWorkspace where no workspace can be."""
 
     def on_list_changed(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call `listener` with the URI of a workspace whose agents are not what they were; the answer unsubscribes."""

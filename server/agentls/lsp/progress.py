@@ -1,7 +1,7 @@
 """The progress of turns in the way of plain LSP (`window/workDoneProgress`), which editors show without a plugin.
 
-The client is asked first, one question at a time, since an answer may never come. What it is told of a turn is told a
-few times a second at most, and nothing at all while it takes nothing.
+The client is asked first, one question at a time, and a turn goes on without where the answer does not come. What it
+is told of a turn is told a few times a second at most, and nothing at all while it takes nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from agentls.lsp.transport import Writer
 PAUSE = 0.3
 """Seconds between two reports of a turn, at least."""
 
+PATIENCE = 5.0
+"""Seconds that an answer may take."""
+
 Create = Callable[[str], Awaitable[object]]
 """Ask the client for a progress under a token; JsonRpcException where it refuses."""
 
@@ -31,9 +34,10 @@ Create = Callable[[str], Awaitable[object]]
 class Progress:
     """The progress of the agents that one connection draws."""
 
-    def __init__(self, create: Create, writer: Writer, *, pause: float = PAUSE) -> None:
+    def __init__(self, create: Create, writer: Writer, *, pause: float = PAUSE, patience: float = PATIENCE) -> None:
         self.writer = writer
         self.pause = pause
+        self.patience = patience
         self.question = asyncio.Lock()
         self.create = create
         self._numbers = itertools.count(1)
@@ -59,11 +63,6 @@ class Progress:
             if watch.turn is not None and watch.turn.token == token:
                 return watch.agent, watch.turn.number
         return None
-
-    def close(self) -> None:
-        """End all; what the client was asked is given up with the connection."""
-        for agent_id in tuple(self._watches):
-            self.detach(agent_id)
 
     def token(self) -> str:
         """A new one."""
@@ -149,8 +148,9 @@ class _Turn:
         async with self._progress.question:
             self._asked = True
             try:
-                await self._progress.create(self.token)
-            except JsonRpcException:
+                async with asyncio.timeout(self._progress.patience):
+                    await self._progress.create(self.token)
+            except (JsonRpcException, TimeoutError):
                 return None
         told = self._message
         self._send({"kind": "begin", "title": self._title, "message": told, "cancellable": True})

@@ -86,9 +86,10 @@ class Protocol(LanguageServerProtocol):
         known = msg_id if isinstance(msg_id, int | str) and not isinstance(msg_id, bool) else None
         problem: str | None = None
         if "method" not in data:
-            if "result" in data or "error" in data:
-                return self._take_response(known, data)
-            problem = "a message needs a method, or the result or error of a response"
+            if data.keys() & {"id", "result", "error"}:
+                # JavaScript leaves out a result that is undefined; it is null.
+                return self._take_response(known, {"result": None, **data})
+            problem = "a message needs a method, or the id of the request that it answers"
         elif not isinstance(method, str):
             problem = f"the method is {shown(method)}, not a string"
         elif data.get("jsonrpc") != "2.0":

@@ -102,7 +102,8 @@ def _readme(known: JsonObject) -> Iterator[str]:
         "The same as a JSON Schema, keyed by method, is in [schema.json](schema.json).",
         "",
         "A field marked `?` may be left out; in what a client sends, null counts as left out, but for "
-        "`agent/editorState`. Both sides ignore unknown fields. Times are epoch milliseconds, sizes and offsets UTF-8 "
+        "`agent/editorState`, and an empty list as an empty object, which Lua cannot tell apart. Both sides ignore "
+        "unknown fields. Times are epoch milliseconds, sizes and offsets UTF-8 "
         "bytes, lines count from 0.",
         "",
         "## Negotiation",

@@ -202,6 +202,9 @@ class Waiting(Wire):
     held: bool
     """It stays until `agent/inbox/resume`."""
     text: str
+    """What it says, at most 4 KiB of it: the whole is drawn once it runs."""
+    more: int | None = None
+    """UTF-8 bytes of it that were left out."""
 
 
 class Hold(Wire):

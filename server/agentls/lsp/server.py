@@ -53,7 +53,9 @@ class AgentServer(LanguageServer):
 
     protocol: Protocol
 
-    def __init__(self, hub: Hub, source: Source, writer: Writer) -> None:
+    def __init__(self, hub: Hub, source: Source, writer: Writer, *, watches_parent: bool = False) -> None:
+        """`watches_parent` ends the connection with the process that the client names as its own: on a socket that may
+        be the number of another machine's or container's, or of whoever is passed on."""
         super().__init__("agentls", __version__, protocol_cls=Protocol, converter_factory=lambda: hub.converter)
         self.protocol.out = writer
         self._hub = hub
@@ -64,6 +66,7 @@ class AgentServer(LanguageServer):
         self.workspace_editor = ConnectedEditor(f"{hub.host.instance}:{self._number}")
         self._drawing = Drawing(self, Outboxes(writer), hub.editors)
         self._handlers = Handlers(hub.host, self, self._drawing)
+        self._watches_parent = watches_parent
         self._watches_files = False
         self._unlist: Callable[[], None] = lambda: None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -125,7 +128,8 @@ class AgentServer(LanguageServer):
     @property
     def editor(self) -> EditorFacts:
         """How other clients see this one."""
-        return EditorFacts(one_line(f"{self.producer} {self._client.version or ''}"), self._number)
+        name = one_line(f"{self.producer} {self._client.version or ''}")
+        return EditorFacts(name, self._number, self.workspace_editor.id)
 
     def after_answer(self, hook: Callable[[bool], None]) -> None:
         """Call `hook` when the answer to the request at hand is queued."""
@@ -139,7 +143,7 @@ class AgentServer(LanguageServer):
         client = (offered.client if offered else None) or params.client_info
         if client is not None:
             self._client = client
-        if params.process_id is not None and params.process_id > 0:
+        if self._watches_parent and params.process_id is not None and params.process_id > 0:
             self._unwatch = when_gone(params.process_id, lambda: self.leave(self.protocol.status))
         encoding = _encoding(params.capabilities.general)
         capabilities: dict[str, JsonValue] = {
@@ -224,7 +228,7 @@ async def serve_stdio(host: Host, fds: tuple[int, int], stop: asyncio.Event) -> 
     """Serve the one client on the descriptors that `take_stdio` gave, until it is gone or `stop` is set; the exit
     status of the process."""
     source, sink = await open_stdio(fds)
-    server = AgentServer(Hub(host), source, Writer(sink))
+    server = AgentServer(Hub(host), source, Writer(sink), watches_parent=True)
     stopping = asyncio.create_task(_when(stop, lambda: server.leave(0)), name="agentls stop")
     try:
         return await server.run()

@@ -21,6 +21,12 @@ class VersionedDocument(TextDocument):
     version: int
 
 
+class ChangedDocument(TextDocument):
+    """Which document, and the client's count of its changes, where it keeps one."""
+
+    version: int | None = None
+
+
 class OpenedDocument(VersionedDocument):
     """A document and all of its text."""
 
@@ -43,7 +49,7 @@ class ContentChange(Params):
 class DidChangeParams(Params):
     """An editor changed a document; each change is in the coordinates that the one before has left."""
 
-    text_document: VersionedDocument
+    text_document: ChangedDocument
     content_changes: list[ContentChange]
 
 

@@ -49,7 +49,17 @@ class Wire(BaseModel):
     )
 
 
-class Params(Wire):
+class Told(Wire):
+    """What a client sends. An empty list counts as an empty object: Lua cannot tell them apart, and Neovim writes both
+    as `[]`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_object(cls, raw: Any) -> Any:
+        return {} if raw == [] else raw
+
+
+class Params(Told):
     """What a client sends: a field that is null counts as left out."""
 
     @model_validator(mode="before")
@@ -167,17 +177,17 @@ class AgentClient(Params):
     client: ClientName | None = None
     """Shown to other clients of the agent; else `clientInfo`."""
     answers: bool = False
-    """It lets a person answer approvals."""
+    """It lets a person answer approvals. Announced for later: this version does not look at it."""
     editor_state: bool = False
-    """It sends `agent/editorState`."""
+    """It sends `agent/editorState`. Announced for later: this version takes it from every client."""
     diagnostics: bool = False
-    """It sends `agent/diagnostics`."""
+    """It sends `agent/diagnostics`. Announced for later: this version does not take them."""
     saves: bool = False
-    """It answers `agent/save`."""
+    """It answers `agent/save`. Announced for later: this version does not ask."""
     editor_queries: list[str] = Field(default_factory=list)
-    """Methods that it answers by `agent/query`."""
+    """Methods that it answers by `agent/query`. Announced for later: this version does not ask."""
     open_diff: bool = False
-    """It answers `agent/openDiff`."""
+    """It answers `agent/openDiff`. Announced for later: this version does not ask."""
 
 
 # Client to server ----------------------------------------------------------------------------------------------
@@ -417,7 +427,7 @@ class Range(Params):
     end: Position
 
 
-class EditorStateParams(Wire):
+class EditorStateParams(Told):
     """What a person looks at. Here a field that is left out stays as it was, and null is none."""
 
     active_uri: str | None = None

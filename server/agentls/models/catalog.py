@@ -26,8 +26,9 @@ class ModelRow:
 
     `base_url` is what the dialect's path is appended to (for `scripted`: the path of the script, empty for the demo's);
     `key_variable` names the environment variable that holds the key, None where none is needed; `context_window` and
-    `max_tokens` are tokens; `options` go into every request unless the agent's own say otherwise. With `think_tags`
-    the model writes its reasoning into its text, between `<think>` and `</think>`.
+    `max_tokens` are tokens; `takes_tools` says whether it is told of any; `options` go into every request unless the
+    agent's own say otherwise. With `think_tags` the model writes its reasoning into its text, between `<think>` and
+    `</think>`.
     """
 
     provider: str
@@ -38,6 +39,7 @@ class ModelRow:
     context_window: int = CONTEXT_WINDOW
     max_tokens: int | None = None
     think_tags: bool = False
+    takes_tools: bool = True
     options: JsonObject = field(default_factory=dict)
 
     @property
@@ -57,6 +59,7 @@ LOCAL = ModelRow(
     dialect="local",
     context_window=2048,
     max_tokens=768,  # beyond that so small a model only repeats itself
+    takes_tools=False,  # it cannot call them, and their schemas would fill half of its window
 )
 """The embedded SmolLM2 135M: needs the `local` extra and its weights, no key and no network."""
 

@@ -161,6 +161,7 @@ class HttpModel:
     def __init__(self, row: ModelRow, dialect: Dialect, network: Network, environ: Mapping[str, str]) -> None:
         self.ref = row.ref
         self.context_window = row.context_window
+        self.takes_tools = row.takes_tools
         self._row = row
         self._dialect = dialect
         self._network = network

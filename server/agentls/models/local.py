@@ -186,6 +186,7 @@ class LocalModel:
         """`lacks` says, before each request, what keeps the child from starting (see `missing`), or None."""
         self.ref = row.ref
         self.context_window = row.context_window
+        self.takes_tools = row.takes_tools
         self._row = row
         self._dialect = dialect
         self._network = network

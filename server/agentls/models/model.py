@@ -33,6 +33,10 @@ class Model(Protocol):
     def context_window(self) -> int:
         """Tokens that a request and its answer may take together."""
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether it can call tools; one that cannot is told of none."""
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The chunks of one answer, always closed by exactly one `Finish`: a failure of any kind (no route, no key,
         network, a stream that breaks off) is a `Failed` finish and never an exception. Closing the generator, or

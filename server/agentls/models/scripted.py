@@ -202,6 +202,7 @@ class Scripted:
     ) -> None:
         self.ref = row.ref
         self.context_window = row.context_window
+        self.takes_tools = row.takes_tools
         self._script = script
         self._sleep = sleep
 

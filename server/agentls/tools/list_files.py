@@ -63,7 +63,7 @@ class ListFiles:
         """Never."""
         return None
 
-    async def run(self, arguments: ListFilesArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: ListFilesArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         folder = locate(context, arguments.path)
         return await in_thread(context, partial(_list, folder, context, self._walked_max))
 

@@ -79,7 +79,7 @@ class Read:
         """Never."""
         return None
 
-    async def run(self, arguments: ReadArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: ReadArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         path = locate(context, arguments.path)
         name = shown(context.roots, path)
         budget = OUTPUT_MAX - _NOTES_MAX - len(json.dumps(name))

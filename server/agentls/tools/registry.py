@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -14,10 +15,12 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from agentls.core.events import ToolSchema
-from agentls.core.json import JsonObject, JsonValue
+from agentls.core.json import JsonObject, JsonValue, canonical
 from agentls.core.surrogates import mend, mended
 from agentls.core.visible import one_line
 from agentls.tools.tool import A, Arguments, Output, Tool, ToolContext, ToolError, bounded
+
+logger = logging.getLogger(__name__)
 
 _VALUE_MAX = 80
 _DATA = frozenset({"const", "default", "enum", "examples"})
@@ -37,12 +40,13 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call whose arguments are known to fit: its tool's answers for them (see `Tool`), its text bounded."""
+    """A call whose arguments are known to fit: its tool's answers for them (see `Tool`), its text bounded. `run` is
+    given what `asks` gave, if a person has allowed that."""
 
     parallel: bool
     read_only: bool
     asks: Callable[[ToolContext], Awaitable[JsonObject | None]]
-    run: Callable[[ToolContext], Awaitable[Output]]
+    run: Callable[[ToolContext, JsonObject | None], Awaitable[Output]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,24 @@ class Registry:
         return tuple(self._facts[name] for name in sorted(self._facts))
 
     def prepare(self, name: str, arguments: JsonObject) -> Call:
-        """A call that can run; a ToolError with `UNKNOWN_TOOL` or `INVALID_ARGS` for one that cannot."""
+        """A call that can run; a ToolError with `UNKNOWN_TOOL`, `INVALID_ARGS` or, for a mistake of the tool itself,
+        `TOOL_FAILED` for one that cannot."""
         prepare = self._prepare.get(name)
         if prepare is None:
             names = ", ".join(f'"{known}"' for known in sorted(self._prepare))
             raise ToolError("UNKNOWN_TOOL", f'there is no tool "{one_line(name)}"; there are {names or "none"}')
-        return prepare(arguments)
+        try:
+            return prepare(arguments)
+        except ToolError:
+            raise
+        except Exception as fault:
+            raise tool_failed(name, fault) from fault
+
+
+def tool_failed(name: str, fault: Exception) -> ToolError:
+    """What becomes of a tool's own mistake: a failure of its call, and never more. It is called where it is caught."""
+    logger.error("the tool %s failed", name, exc_info=fault)
+    return ToolError("TOOL_FAILED", f'"{name}" failed by a mistake of its own; try another way, and tell the person')
 
 
 def parameters(arguments: type[Arguments]) -> JsonObject:
@@ -129,19 +145,28 @@ def _ordered_value(value: JsonValue) -> JsonValue:
 def _prepare(tool: Tool[A], raw: JsonObject) -> Call:
     arguments = _parse(tool, raw)
 
-    async def run(context: ToolContext) -> Output:
-        output = await tool.run(arguments, context)
+    async def asks(context: ToolContext) -> JsonObject | None:
+        what = await tool.asks(arguments, context)
+        if what is not None and not isinstance(what, Mapping):
+            raise TypeError(f"what a person is shown must be an object, not {type(what).__name__}")
+        canonical(what)  # What JSON cannot hold cannot be shown either.
+        return what
+
+    async def run(context: ToolContext, allowed: JsonObject | None) -> Output:
+        output = await tool.run(arguments, context, allowed)
         return Output(bounded(mend(output.text)), output.meta)
 
-    return Call(tool.parallel(arguments) is True, tool.read_only is True, partial(tool.asks, arguments), run)
+    return Call(tool.parallel(arguments) is True, tool.read_only is True, asks, run)
 
 
 def _parse(tool: Tool[A], raw: JsonObject) -> A:
-    if mended(raw) != raw:
-        # A file, a wire and a hash could all take it in their own way, or not at all.
-        raise ToolError("INVALID_ARGS", "the arguments have halves of characters in them; send the call again")
     try:
+        if mended(raw) != raw:
+            # A file, a wire and a hash could all take it in their own way, or not at all.
+            raise ToolError("INVALID_ARGS", "the arguments have halves of characters in them; send the call again")
         return tool.arguments.model_validate(raw)
+    except RecursionError as error:
+        raise ToolError("INVALID_ARGS", "the arguments are nested too deeply; send the call again") from error
     except ValidationError as error:
         wrong = "; ".join(_said(details, tool) for details in error.errors(include_url=False))
         raise ToolError("INVALID_ARGS", f"{wrong}; send the call again") from error

@@ -6,12 +6,14 @@ A failure is an answer too: a code of `CODES` and a text that tells the model wh
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,8 +24,16 @@ from agentls.workspace.documents import Documents
 from agentls.workspace.roots import Roots
 from agentls.workspace.uris import to_path
 
+logger = logging.getLogger(__name__)
+
 OUTPUT_MAX = 51_200
 """UTF-8 bytes of a result's text, at most, all notices included."""
+
+GRACE_SECONDS = 5.0
+"""How long what was stopped may take to end. After that it is left behind: nobody waits for it any more."""
+
+THREADS = ThreadPoolExecutor(64, "agentls-tool")
+"""The threads of tools, theirs alone: one that hangs on a dead disk keeps nothing else from being done."""
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
@@ -54,6 +64,9 @@ CODES: Mapping[str, str] = MappingProxyType(
 """What the code of a failed call means. Others rely on the codes; one that is here is never renamed."""
 
 T = TypeVar("T")
+
+_left_behind: set[asyncio.Future[Any]] = set()
+"""Held until they end, since asyncio holds on to no task that waits."""
 
 
 class Arguments(BaseModel):
@@ -87,13 +100,14 @@ class Output:
 class ToolContext:
     """What one call may look at. `seen` is the session's: it maps the real path of a file to the hash of its content
     as the agent last knew it; tools add to it, and a resumed session fills it from the log with `observed`. `stop` is
-    the call's own: it is set when the call's task is cancelled, and threads look at it."""
+    the call's own: it is set when the call's task is cancelled, and threads look at it. `threads` is where they run."""
 
     session: SessionId
     roots: Roots
     documents: Documents
     seen: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    threads: Executor = THREADS
 
 
 class Tool(Protocol[A]):
@@ -124,12 +138,17 @@ class Tool(Protocol[A]):
         nothing; a ToolError ends the call before anybody is asked. Its docstring is one sentence for people on when it
         asks and what it shows: the reference of tools has it."""
 
-    async def run(self, arguments: A, context: ToolContext) -> Output:
+    async def run(self, arguments: A, context: ToolContext, allowed: JsonObject | None) -> Output:
         """Do it. ToolError for a failure that the model can act on.
+
+        `allowed` is what a person gave leave for: exactly what `asks` showed, or None where it asked nobody. Time has
+        passed since, so a tool that asks has to look again, and does nothing that is not in it: what would be done
+        now, where it differs, is `STALE`.
 
         When its task is cancelled, nothing of it runs any more by the time it has ended, and how it ends tells what
         was done: CancelledError only where nothing was changed. What could not be stopped any more is answered as
-        always, with its Output or ToolError, so whoever cancels a call has to look at what it returned.
+        always, with its Output or ToolError, so whoever cancels a call has to look at what it returned. It has
+        `GRACE_SECONDS` to end; what goes on after that is left behind, and the call is answered without it.
         """
 
 
@@ -163,31 +182,51 @@ def check(stop: threading.Event) -> None:
         raise ToolError("ABORTED", "the call was stopped")
 
 
+async def stoppable(work: Awaitable[T]) -> T:
+    """What a tool's own code gives, in a task of its own. Once we are cancelled so is that, and how it ends tells what
+    was done; what has not ended after `GRACE_SECONDS` is left behind, and ends as cancelled for us."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            raise RuntimeError("a tool was cancelled by nobody but itself") from cancelled
+        running.cancel()
+        if not await _ended(running):
+            raise
+    return running.result()
+
+
 async def in_thread(context: ToolContext, work: Callable[[], T]) -> T:
     """Run what blocks, and changes nothing, in a thread. A cancelled call sets `context.stop` and waits for it, since
-    a thread cannot be ended from outside and must not go on after its call has; what it found is dropped."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
+    a thread cannot be ended from outside and should not go on after its call has; what it found is dropped."""
+    running = asyncio.get_running_loop().run_in_executor(context.threads, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _stopped(context, running)
+        context.stop.set()
+        await _ended(running)
         raise
 
 
 async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
     """Run what blocks and changes something in a thread. A call that is cancelled before the thread begins changes
     nothing; from then on the outcome is given, a cancelled call or not, unless `work` ended at a `check` of its own,
-    which it may only do while nothing is changed."""
+    which it may only do while nothing is changed. Of a thread that is left behind nobody knows what it changes."""
 
     def unless_stopped() -> T:
         check(context.stop)
         return work()
 
-    running = asyncio.get_running_loop().run_in_executor(None, unless_stopped)
+    running = asyncio.get_running_loop().run_in_executor(context.threads, unless_stopped)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _stopped(context, running)
+        context.stop.set()
+        if not await _ended(running):
+            text = "the call was stopped and did not end; it may still take effect, so look before you repeat it"
+            raise ToolError("ABORTED", text) from None
         if running.cancelled():
             raise
         error = running.exception()
@@ -196,9 +235,23 @@ async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
         return running.result()
 
 
-async def _stopped(context: ToolContext, running: asyncio.Future[T]) -> None:
-    """Tell the thread to stop and wait until it has ended, however often that is cancelled."""
-    context.stop.set()
-    while not running.done():
+async def _ended(running: asyncio.Future[T]) -> bool:
+    """Wait until it has ended, however often that is cancelled, but not for ever: false when it is left behind."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GRACE_SECONDS
+    while not running.done() and (left := until - loop.time()) > 0:
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([running])
+            await asyncio.wait([running], timeout=left)
+    if running.done():
+        return True
+    logger.error("a tool was stopped %g s ago and goes on all the same; it is left behind", GRACE_SECONDS)
+    _left_behind.add(running)
+    running.add_done_callback(_ended_late)
+    return False
+
+
+def _ended_late(running: asyncio.Future[Any]) -> None:
+    _left_behind.discard(running)
+    # Nobody waits for it, so asyncio must not report that its fault was never retrieved.
+    fault = None if running.cancelled() else running.exception()
+    logger.info("a tool that was left behind has ended: %s", type(fault).__name__ if fault is not None else "well")

@@ -76,22 +76,30 @@ class Write:
 
     async def asks(self, arguments: WriteArguments, context: ToolContext) -> JsonObject | None:
         """Where it would change something, and shows the path and the whole content or diff."""
-        plan = await _plan(arguments, context)
-        shows: dict[str, str] = {"path": arguments.path, "realPath": str(plan.path), "change": plan.change}
-        match plan.change:
-            case "created":
-                return {**shows, "content": arguments.content}
-            case "replaced":
-                return {**shows, "diff": plan.diff.text}
-        return None
+        return _shows(arguments, await _plan(arguments, context))
 
-    async def run(self, arguments: WriteArguments, context: ToolContext) -> Output:
+    async def run(self, arguments: WriteArguments, context: ToolContext, allowed: JsonObject | None) -> Output:
         plan = await _plan(arguments, context)
-        if plan.change == "none":
+        shows = _shows(arguments, plan)
+        if shows is None:
             return Output(f"{plan.name} has this content already; nothing was written", _meta(plan))
+        if shows != allowed:
+            text = f'"{plan.name}" has changed since it was looked at, and nobody has allowed to write what it is now'
+            raise ToolError("STALE", f"{text}; read it again, then write it")
         await change_in_thread(context, partial(_write, plan))
         context.seen[str(plan.path)] = content_hash(plan.data)
         return Output(_text(plan), _meta(plan))
+
+
+def _shows(arguments: WriteArguments, plan: _Plan) -> JsonObject | None:
+    """All that a person has to see before it is done, and None for nothing to do."""
+    shows: dict[str, str] = {"path": arguments.path, "realPath": str(plan.path), "change": plan.change}
+    match plan.change:
+        case "created":
+            return {**shows, "content": arguments.content}
+        case "replaced":
+            return {**shows, "diff": plan.diff.text}
+    return None
 
 
 async def _plan(arguments: WriteArguments, context: ToolContext) -> _Plan:

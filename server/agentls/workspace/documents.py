@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentls.workspace.disk import NotRegular, TooLarge, read
 from agentls.workspace.editor import Editor
-from agentls.workspace.positions import Change, Lines
+from agentls.workspace.positions import Change, Lines, Position
 from agentls.workspace.roots import real
 from agentls.workspace.texts import shows
 from agentls.workspace.uris import to_path
@@ -23,13 +23,14 @@ class NotOpen(LookupError):
 
 class Buffer:
     """A file's text as one editor has it. `uri` is as that editor spells it, `path` the real path when it was opened,
-    `version` the editor's own count."""
+    `version` the editor's own count, and `changed` the act that changed it last since it was opened, or 0."""
 
     def __init__(self, editor: Editor, uri: str, path: Path, version: int, text: str) -> None:
         self.editor = editor
         self.uri = uri
         self.path = path
         self.version = version
+        self.changed = 0
         self._lines = Lines(text)
         self._agreed: str | None = None
         self._differed: tuple[_Stamp] | None = None
@@ -38,6 +39,15 @@ class Buffer:
     def text(self) -> str:
         """All of it, with the line endings that the editor sends."""
         return self._lines.text
+
+    @property
+    def last_line(self) -> int:
+        """The number of its last line."""
+        return self._lines.last
+
+    def locate(self, position: Position) -> tuple[int, int]:
+        """Line and index in code points of a place as its editor counts; what is outside of the text is at its end."""
+        return self._lines.locate(position, self.editor.encoding)
 
     @property
     def dirty(self) -> bool:
@@ -99,20 +109,22 @@ class Documents:
         _ = buffer.dirty  # Now is when it is most likely to be as on disk, and so known to be clean.
         return buffer
 
-    def change(self, editor: Editor, uri: str, *, version: int, changes: Iterable[Change]) -> Buffer:
-        """An editor changed a document; each change is in the coordinates that the one before has left."""
+    def change(self, editor: Editor, uri: str, *, version: int | None, changes: Iterable[Change]) -> Buffer:
+        """An editor changed a document; each change is in the coordinates that the one before has left. Without a
+        version it is counted on."""
         buffer = self._of(editor, uri)
-        buffer.change(version, changes)
-        self.active(editor)
+        buffer.change(buffer.version + 1 if version is None else version, changes)
+        buffer.changed = self.active(editor)
         return buffer
 
     def save(self, editor: Editor, uri: str, text: str | None = None) -> Buffer:
         """An editor saved a document. `text` is what it wrote, where it says so."""
         buffer = self._of(editor, uri)
+        act = self.active(editor)
         if text is not None and text != buffer.text:
             buffer.change(buffer.version, (Change(text),))
+            buffer.changed = act
         buffer.saved()
-        self.active(editor)
         return buffer
 
     def close(self, editor: Editor, uri: str) -> None:
@@ -120,10 +132,11 @@ class Documents:
         self._of(editor, uri)
         del self._open[editor, uri]
 
-    def active(self, editor: Editor) -> None:
-        """A person did something in this editor."""
+    def active(self, editor: Editor) -> int:
+        """A person did something in this editor; the number of this act, which rises from one to the next."""
         self._acts += 1
         self._active[editor] = self._acts
+        return self._acts
 
     def leave(self, editor: Editor) -> None:
         """An editor is gone, and all its buffers with it."""

@@ -5,30 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentls.workspace.positions import PositionEncoding
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What is selected, or where the cursor is where both ends are the same: lines and characters from 0, the
-    characters in code points."""
-
-    start_line: int
-    start_character: int
-    end_line: int
-    end_character: int
+from agentls.workspace.positions import PositionEncoding, Range
 
 
 @dataclass(frozen=True, slots=True)
 class Focus:
     """What a person looks at in an editor: the URI of the active document, its selections, the lines of it that are
-    visible as (first, last), and the URIs of all documents that are shown or hold unsaved text."""
+    visible as (first, last), and the URIs of all documents that are shown or hold unsaved text.
+
+    A selection is as the editor told it, in units of its encoding and a cursor where both ends are the same: which text
+    it means depends on the document at that moment. `selected_at` is the act by which it was told (see `Documents`).
+    """
 
     active: str | None = None
-    selections: tuple[Selection, ...] = ()
+    selections: tuple[Range, ...] = ()
     visible: tuple[tuple[int, int], ...] = ()
     open: tuple[str, ...] = ()
     dirty: tuple[str, ...] = ()
+    selected_at: int = 0
 
 
 NO_FOCUS = Focus()

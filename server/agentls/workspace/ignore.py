@@ -1,9 +1,14 @@
-"""Walking a folder as git would list it: `.gitignore` files of all levels, `.git/info/exclude`, never `.git`."""
+"""Walking a folder as git would list it: `.gitignore` files of all levels, `.git/info/exclude`, never `.git`.
+
+Of a longer file than `_RULES_MAX` the lines that lie whole within it count, and the rest is left out.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +21,12 @@ Kind = Literal["file", "folder", "link"]
 
 _RULES = ".gitignore"
 _GIT = ".git"
-_RULES_MAX = 1 << 20
-"""Bytes of an ignore file that are read; nobody writes more by hand."""
+_RULES_MAX = 128 << 10
+"""Bytes of an ignore file that count; nobody writes more by hand, and a megabyte takes seconds. git takes 100 MiB."""
+_KEPT_FILES_MAX = 1000
+_KEPT_BYTES_MAX = 1 << 20
+_SETTLED_NS = 100_000_000
+"""The age from which a file's times tell whether it is the same one: clocks of file systems tick coarsely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +164,10 @@ def _between(top: Path, folder: Path) -> Iterator[Path]:
 def _level(folder: Path, above: _Level | None) -> _Level | None:
     path = os.path.join(os.fsencode(folder), b"")
     if os.path.lexists(folder / _GIT):
-        excluded = _read(_git_folder(folder / _GIT) / "info" / "exclude")
-        above = _Level(Patterns(excluded), path, None) if excluded else None
-    rules = _read(folder / _RULES)
-    return _Level(Patterns(rules), path, above) if rules else above
+        excluded = _parsed.patterns(_git_folder(folder / _GIT) / "info" / "exclude")
+        above = _Level(excluded, path, None) if excluded is not None else None
+    rules = _parsed.patterns(folder / _RULES)
+    return _Level(rules, path, above) if rules is not None else above
 
 
 def _git_folder(git: Path) -> Path:
@@ -174,12 +183,60 @@ def _git_folder(git: Path) -> Path:
     return git
 
 
+# Ignore files --------------------------------------------------------------------------------------------------
+
+
+class _Parsed:
+    """The patterns of ignore files, for any thread: those asked for last are kept for as long as the file is the same,
+    since a walk asks for each one of them, and whoever watches a folder asks again and again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[tuple[int, ...], int, Patterns | None]] = {}
+        self._size = 0
+
+    def patterns(self, path: Path) -> Patterns | None:
+        """What a file says now; None for one without patterns, as `_read` says."""
+        name = str(path)
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
+        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        with self._lock:
+            kept = self._kept.pop(name, None)
+            if kept is not None and kept[0] == stamp:
+                self._kept[name] = kept  # Put in anew, so that what was asked for last is the last.
+                return kept[2]
+            self._size -= kept[1] if kept is not None else 0
+        rules = _read(path)
+        patterns = Patterns(rules) if rules else None
+        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS:
+            self._keep(name, stamp, len(rules), patterns)
+        return patterns
+
+    def _keep(self, name: str, stamp: tuple[int, ...], size: int, patterns: Patterns | None) -> None:
+        with self._lock:
+            earlier = self._kept.pop(name, None)
+            self._size += size - (earlier[1] if earlier is not None else 0)
+            self._kept[name] = stamp, size, patterns
+            while self._size > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_FILES_MAX:
+                self._size -= self._kept.pop(next(iter(self._kept)))[1]
+
+
+_parsed = _Parsed()
+
+
 def _read(path: Path) -> bytes:
     """A rules file's bytes; nothing for one that is not there, cannot be read, or is a link (git does not follow it,
     since a repository could point it at any file)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            return file.read(_RULES_MAX) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return b""
+            data = file.read(_RULES_MAX + 1)
+            # A pattern that is cut off could mean anything.
+            return data if len(data) <= _RULES_MAX else data[: data.rfind(b"\n", 0, _RULES_MAX) + 1]
     except (OSError, ValueError):
         return b""

@@ -59,6 +59,11 @@ class Lines:
             self._text = "".join(self._lines)
         return self._text
 
+    @property
+    def last(self) -> int:
+        """The number of the last line."""
+        return len(self._lines) - 1
+
     def apply(self, change: Change, encoding: PositionEncoding) -> None:
         """Make one change, whose range is in the coordinates of the text as it is now."""
         if change.range is None:

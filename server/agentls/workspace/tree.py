@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentls.workspace.ignore import Rules, Walk
-from agentls.workspace.inotify import Happened, Inotify
+from agentls.workspace.inotify import Happened, Part
 from agentls.workspace.roots import Roots, real
 
 _GIT = ".git"
 _RULES = ".gitignore"
+_LOST = "it is gone or was moved"
 _OURS = re.compile(r"\..*\.agentls-(?:new|old)", re.DOTALL)
 """What disk.py puts beside a file for as long as it writes it."""
 
@@ -61,29 +62,31 @@ class Tree:
     OSError with ENOSPC from any method: the system allows no more watches.
     """
 
-    def __init__(self, inotify: Inotify, roots: Roots, stopped: Callable[[], bool]) -> None:
-        self._inotify = inotify
+    def __init__(self, part: Part, roots: Roots, stopped: Callable[[], bool]) -> None:
+        self.missing: dict[Path, str] = dict.fromkeys(roots.folders, "nobody has looked yet")
+        """The roots that are not watched, and why; those that `take` adds were."""
+        self._part = part
         self._roots = roots
         self._stopped = stopped
         self._tops: dict[Path, _Folder] = {}
         self._by_watch: dict[int, _Folder] = {}
 
-    def fill(self) -> dict[Path, OSError]:
-        """Look at everything, and say which roots cannot be watched."""
-        failed = {}
-        for root in sorted(self._roots.folders, key=lambda root: len(root.parts)):
-            if self._at(root) is not None:
-                continue
-            try:
-                os.scandir(root).close()
-                top = self._add(str(root), root)
+    def find(self) -> Iterator[str | None]:
+        """Watch the missing roots that are there, and yield the files in them, and None now and then, so that others
+        can have their turn. Until it has ended nothing else may be asked; it keeps what happens for later."""
+        for root in sorted(self.missing, key=lambda root: len(root.parts)):
+            if self._at(root) is None:
+                try:
+                    os.scandir(root).close()
+                    top = self._add(str(root), root)
+                except OSError as error:
+                    if _is_limit(error):
+                        raise
+                    self.missing[root] = os.strerror(error.errno or 0)
+                    continue
                 self._tops[root] = top
-                list(self._grow(top))
-            except OSError as error:
-                if _is_limit(error):
-                    raise
-                failed[root] = error
-        return failed
+                yield from self._grow(top)
+            del self.missing[root]
 
     def refill(self) -> dict[str, Looked]:
         """Look at everything anew, after news were lost; what was changed in its place cannot be told any more."""
@@ -91,7 +94,9 @@ class Tree:
         for top in self._tops.values():
             self._forget(top)
         self._tops.clear()
-        self.fill()
+        self.missing |= dict.fromkeys(self._roots.folders, _LOST)
+        for _ in self.find():
+            pass
         after = {path for top in self._tops.values() for path in top.all_files()}
         return {path: Looked(path in before, path in after) for path in before ^ after}
 
@@ -130,27 +135,22 @@ class Tree:
         # Rules that were changed may have let go of folders that are not watched yet.
         for folder, name in files:
             if name == _RULES and self._is_watched(folder):
-                list(self._grow(folder))
+                for _ in self._grow(folder):
+                    pass
+        self._lose_roots(looked)
         return looked
-
-    def lost(self) -> list[Path]:
-        """The roots that were watched and are gone or moved; each is told once."""
-        lost = [root for root, top in self._tops.items() if top.gone]
-        for root in lost:
-            self._forget(self._tops.pop(root))
-        return lost
 
     # Folders ---------------------------------------------------------------------------------------------------
 
     def _add(self, path: str, top: Path) -> _Folder:
-        watch = self._inotify.add(path)
+        watch = self._part.add(path)
         folder = _Folder(path, top, watch, _identity(os.lstat(path)))
         self._by_watch[watch] = folder
         return folder
 
-    def _grow(self, folder: _Folder) -> Iterator[str]:
-        """Watch what is not yet watched below a folder, and yield the files that are new. Each folder is watched
-        before it is looked into, so that nothing can come in unnoticed."""
+    def _grow(self, folder: _Folder) -> Iterator[str | None]:
+        """Watch what is not yet watched below a folder, and yield the files that are new, and None for each folder.
+        Each folder is watched before it is looked into, so that nothing can come in unnoticed."""
         by_path = {"": folder}
         try:
             for entry in Walk(Path(folder.path), folder.top, stopped=self._stopped):
@@ -175,6 +175,7 @@ class Tree:
                         continue  # It is gone already, or nobody may look into it.
                     parent.folders[name] = child
                 by_path[entry.path] = child
+                yield None
         except OSError as error:
             if _is_limit(error):
                 raise
@@ -184,7 +185,7 @@ class Tree:
             # Not when the same folder is watched under another path by now.
             if self._is_watched(each):
                 del self._by_watch[each.watch]
-                self._inotify.remove(each.watch)
+                self._part.remove(each.watch)
 
     def _lose(self, folder: _Folder, name: str, looked: dict[str, Looked]) -> None:
         child = folder.folders.get(name)
@@ -209,7 +210,19 @@ class Tree:
             return
         folder.folders[name] = child
         for found in self._grow(child):
-            looked[found] = Looked(existed=found in looked, exists=True)
+            if found is not None:
+                looked[found] = Looked(existed=found in looked, exists=True)
+
+    def _lose_roots(self, looked: dict[str, Looked]) -> None:
+        """Let go of the roots that are gone or were moved, also where another one stands in their place by now."""
+        lost = [root for root, top in self._tops.items() if top.gone or top.identity != _identity_at(top.path)]
+        for root in lost:
+            top = self._tops.pop(root)
+            self._forget(top)
+            for path in top.all_files():
+                looked[path] = Looked(existed=path not in looked or looked[path].existed, exists=False)
+        if lost:
+            self.missing |= {root: _LOST for root in self._roots.folders if self._at(root) is None}
 
     def _is_watched(self, folder: _Folder) -> bool:
         return self._by_watch.get(folder.watch) is folder

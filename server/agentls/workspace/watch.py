@@ -9,13 +9,13 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentls.workspace.inotify import Inotify
+from agentls.workspace.inotify import Happened, Inotify, Part, Shared
 from agentls.workspace.roots import Roots
 from agentls.workspace.tree import Looked, Tree, look_at
 
@@ -30,8 +30,20 @@ LONGEST = 0.5
 
 _GATHERED = 0.01
 """Seconds in which changes are gathered before they are looked at, so that many of one file are one."""
+_GATHERED_MAX = 0.1
+"""The same while nothing comes but what is ignored, and not much of it."""
+_MUCH = 1 << 15
+"""Bytes that the kernel holds at which nobody gathers any longer: some 1,000 events, where it drops all from 16,384 on
+and a shell's loop makes 400,000 a second."""
+_SLICE = 0.02
+"""Seconds for which a large root is looked through at a time, while others wait."""
+_RETRIED = 2.0
+"""Seconds after which roots that are missing are looked for again."""
 _CAUGHT_UP = 0.005
 _TOGGLES_MAX = 8
+
+_INSTANCES = "the system may allow more of them (sysctl fs.inotify.max_user_instances)"
+_FOLDERS = "the system may allow more folders (sysctl fs.inotify.max_user_watches)"
 
 logger = logging.getLogger(__name__)
 
@@ -55,60 +67,65 @@ class News:
 
 
 class Watches:
-    """All watchers of a process: one for each set of roots, in a thread of its own, for as long as somebody watches."""
+    """All watchers of a process: one for each set of roots, for as long as somebody watches, and one thread for all."""
 
     def __init__(self) -> None:
         self._watchers: dict[tuple[Path, ...], _Watcher] = {}
         self._holders: dict[tuple[Path, ...], int] = {}
+        self._thread: _Thread | None = None
 
     def watch(self, roots: Roots) -> Watch:
         """Watch the files of these roots. It returns at once; see `Watch.on`."""
         key = roots.folders
+        if self._thread is None:
+            self._thread = _Thread()
         watcher = self._watchers.get(key)
         if watcher is None:
             watcher = self._watchers[key] = _Watcher(roots)
+            self._thread.add(watcher)
         self._holders[key] = self._holders.get(key, 0) + 1
-        return Watch(self, watcher, key)
+        return Watch(self, self._thread, watcher, key)
 
     def told(self, paths: Iterable[Path]) -> None:
         """Somebody says that something happened to these files, such as an editor. It is looked at on disk, and ignored
         files are left out."""
-        listed = tuple(paths)
-        for watcher in self._watchers.values():
-            watcher.told(listed)
+        if self._thread is not None:
+            self._thread.told(tuple(paths))
 
     def close(self) -> None:
-        """End all watchers, also those that somebody still holds; their threads are gone when it returns."""
-        for watcher in self._watchers.values():
-            watcher.ask_to_stop()
-        for watcher in self._watchers.values():
-            watcher.join()
+        """End all watchers, also those that somebody still holds; their thread is gone when it returns."""
+        thread, self._thread = self._thread, None
         self._watchers.clear()
         self._holders.clear()
+        if thread is not None:
+            thread.close()
 
     def _let_go(self, key: tuple[Path, ...], watcher: _Watcher) -> None:
-        if self._watchers.get(key) is not watcher:
+        if self._watchers.get(key) is not watcher or self._thread is None:
             return
         self._holders[key] -= 1
         if not self._holders[key]:
             del self._watchers[key], self._holders[key]
-            watcher.ask_to_stop()
-            watcher.join()
+            self._thread.drop(watcher)
+        if not self._watchers:
+            self.close()
 
 
 class Watch:
     """One reader's hold on a watcher. A closed one still tells what it knew."""
 
-    def __init__(self, watches: Watches, watcher: _Watcher, key: tuple[Path, ...]) -> None:
+    def __init__(self, watches: Watches, thread: _Thread, watcher: _Watcher, key: tuple[Path, ...]) -> None:
         self._watches = watches
+        self._thread = thread
         self._watcher = watcher
         self._key = key
         self._closed = False
 
     @property
     def on(self) -> bool:
-        """Whether all folders that can be watched are. What happened before is not told, and where the system allows
-        no watches only what others tell is."""
+        """Whether all folders are watched. What happened before is not told, and where a root is not there, or the
+        system allows no watches, only what others tell is. A root that is lost is `missed` in the news; once it is
+        there again it is watched again, and its files are news."""
         return self._watcher.on
 
     @property
@@ -120,20 +137,29 @@ class Watch:
         """What has happened since: each file once, where it has come to. It does not wait, and looks at no disk."""
         return self._watcher.record.since(position)
 
+    async def known(self) -> None:
+        """Wait until all that has happened so far is known, or until it has taken `LONGEST`. It does not wait for what
+        is still going on."""
+        await self._wait(lambda goal: self._thread.behind(self._watcher, goal))
+
     async def quiet(self) -> None:
         """Wait until all that has happened so far is known, and no more comes for a moment, or until it has taken
-        `LONGEST`. When nothing is going on it does not wait at all."""
-        end = time.monotonic() + LONGEST
-        goal = self._watcher.goal()
-        # A thread has no event that a loop could wait for, and this takes half a second at most.
-        while (left := min(self._watcher.unrest(goal), end - time.monotonic())) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(left)
+        `LONGEST`. When nothing is going on it does not wait at all; what happens to ignored files is nothing."""
+        await self._wait(lambda goal: self._thread.unrest(self._watcher, goal))
 
     def close(self) -> None:
-        """Let go. With the last one the watcher ends, and its thread is gone when this returns; twice is once."""
+        """Let go. With the last one the watcher ends, and the thread is gone when this returns if no other one is left;
+        twice is once."""
         if not self._closed:
             self._closed = True
             self._watches._let_go(self._key, self._watcher)
+
+    async def _wait(self, seconds: Callable[[int], float]) -> None:
+        end = time.monotonic() + LONGEST
+        goal = self._thread.goal(self._watcher)
+        # A thread has no event that a loop could wait for, and this takes half a second at most.
+        while (left := min(seconds(goal), end - time.monotonic())) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left)
 
 
 # What is remembered --------------------------------------------------------------------------------------------
@@ -196,61 +222,209 @@ class _Record:
             return News(self.position, tuple(reversed(changes)), self._missed > position)
 
 
-# The thread ----------------------------------------------------------------------------------------------------
+# One set of roots ----------------------------------------------------------------------------------------------
 
 
 class _Watcher:
-    """The thread, and what it shares."""
+    """What is watched for one set of roots. Other threads ask for `record`, `on`, `last`, `waiting` and `missing`,
+    put into `told` and set `closed`; everything else is the watching thread's."""
 
     def __init__(self, roots: Roots) -> None:
         self.record = _Record()
         self.on = False
-        self._roots = roots
-        self._told: deque[Path] = deque()
-        self._stop = threading.Event()
+        self.last = float("-inf")
+        self.told: deque[Path] = deque()
+        self.closed = False
+        self.roots = roots
+        self.begun = False
+        self.part: Part | None = None
+        self._tree: Tree | None = None
+        self._finding: Iterator[str | None] | None = None
+        self._found_before = False
+        # What happens while roots are looked through; the tree cannot take it yet.
+        self._held: dict[Happened, None] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to look at that the kernel does not have any more."""
+        return bool(self.told or self._held)
+
+    @property
+    def finding(self) -> bool:
+        """Whether roots are being looked through."""
+        return self._finding is not None
+
+    @property
+    def missing(self) -> bool:
+        """Whether a root is not watched that may come back."""
+        tree = self._tree  # Once, since another thread may ask.
+        return tree is not None and bool(tree.missing)
+
+    def begin(self, part: Part, stopped: Callable[[], bool]) -> None:
+        """Have the kernel watch, from the next `take` on."""
+        self.begun = True
+        self.part = part
+        self._tree = Tree(part, self.roots, lambda: self.closed or stopped())
+
+    def end(self) -> None:
+        """Watch no longer; what is told still counts."""
+        self.on = False
+        self._tree = self._finding = None
+        self._held.clear()
+        part, self.part = self.part, None
+        if part is not None:
+            part.close()
+
+    def take(self, happened: Iterable[Happened]) -> None:
+        """Look at what has happened and what is told, and for roots that are missing. OSError where the system allows
+        no more watches: then it has ended."""
+        told = [self.told.popleft() for _ in range(len(self.told))]
+        try:
+            self._held |= dict.fromkeys(happened)
+            looked = self._find() if self._tree is not None else {}
+            if self._tree is None or self._finding is not None:
+                looked |= look_at(told, self.roots)
+                if len(self._held) > KEPT_MAX:
+                    self._held = {Happened(-1, overflow=True): None}
+            elif self._held or told:
+                looked = self._look(self._tree, told, looked)
+        except OSError:
+            self.end()
+            self.record.miss()
+            raise
+        if looked:
+            self.record.add(looked)
+            self.last = time.monotonic()
+
+    def _look(self, tree: Tree, told: list[Path], looked: dict[str, Looked]) -> dict[str, Looked]:
+        known = set(tree.missing)
+        for path, state in tree.take(self._held, told).items():
+            looked[path] = Looked(looked[path].existed if path in looked else state.existed, state.exists)
+        if any(one.overflow for one in self._held):
+            logger.warning("more files changed at once than the system keeps track of; some changes are lost")
+            looked |= tree.refill()
+            self.record.miss()
+        self._held.clear()
+        lost = tree.missing.keys() - known
+        for root in sorted(lost):
+            logger.warning('files in "%s" are not watched any more: %s', root, tree.missing[root])
+        if lost:
+            # In this order everywhere, so that who is told of it finds it off, or on again.
+            self.on = False
+            self.record.miss()
+        return looked
+
+    def _find(self) -> dict[str, Looked]:
+        """Look for what is missing, for a moment; the files of a root that came back are new."""
+        tree = self._tree
+        looked: dict[str, Looked] = {}
+        if tree is None or not tree.missing:
+            return looked
+        if self._finding is None:
+            self._finding = tree.find()
+        end = time.monotonic() + _SLICE
+        for path in self._finding:
+            if path is not None and self._found_before:
+                looked[path] = Looked(existed=False, exists=True)
+            if time.monotonic() > end:
+                return looked
+        self._finding = None
+        if not self._found_before:
+            self._found_before = True
+            for root, reason in tree.missing.items():
+                logger.warning('files in "%s" are not watched: %s', root, reason)
+        self.on = not tree.missing
+        return looked
+
+
+# The thread ----------------------------------------------------------------------------------------------------
+
+
+class _Thread:
+    """The one thread that watches, with the one instance that it needs of the kernel, however many watchers there are.
+
+    It goes in passes: each reads all that the kernel has, and looks at it."""
+
+    def __init__(self) -> None:
+        self._watchers: tuple[_Watcher, ...] = ()
+        self._dropped: deque[_Watcher] = deque()
+        self._stop = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._asked = False
+        self._hurry = threading.Event()
         self._lock = threading.Lock()  # Around the life of the two descriptors.
         self._inotify: Inotify | None = None
+        self._shared: Shared | None = None
+        self._limit_told = False
+        self._gather = _GATHERED
         self._begun = 0
         self._begun_at = 0.0
         self._done = 0
-        self._last = float("-inf")
         # A daemon, since nobody's exit may wait for it.
         self._thread = threading.Thread(target=self._run, name="agentls-watch", daemon=True)
         self._thread.start()
 
-    def told(self, paths: Iterable[Path]) -> None:
-        self._told.extend(paths)
+    def add(self, watcher: _Watcher) -> None:
+        """Begin to watch."""
+        self._watchers = (*self._watchers, watcher)
         self._rouse()
 
-    def ask_to_stop(self) -> None:
-        self._stop.set()
+    def drop(self, watcher: _Watcher) -> None:
+        """Watch no longer."""
+        watcher.closed = True
+        self._watchers = tuple(each for each in self._watchers if each is not watcher)
+        self._dropped.append(watcher)
         self._rouse()
 
-    def join(self) -> None:
+    def told(self, paths: tuple[Path, ...]) -> None:
+        """Somebody says that something happened to these files."""
+        for watcher in self._watchers:
+            watcher.told.extend(paths)
+        self._rouse()
+
+    def close(self) -> None:
+        """End; the thread is gone when it returns."""
+        self._stop = True
+        self._hurry.set()
+        self._rouse()
         self._thread.join()
         with self._lock:
             os.close(self._wake)
             self._wake = -1
 
-    def goal(self) -> int:
+    def goal(self, watcher: _Watcher) -> int:
         """The number of the pass after which all that has happened by now is known."""
+        if watcher.missing:
+            self._asked = True
+            self._rouse()
         # In this order, since what is read is pending no more, but its pass has begun by then.
-        return self._done + 2 if self._pending() else self._begun
+        pending = self._pending(watcher)
+        return self._begun + pending
 
-    def unrest(self, goal: int) -> float:
-        """How many seconds it will take at least until it is quiet."""
+    def behind(self, watcher: _Watcher, goal: int) -> float:
+        """How many seconds it will take at least until that pass is over; nobody gathers while somebody asks."""
         running = self._done < self._begun
-        if self._done < goal and (running or self._pending()):
+        if not self._stop and (watcher.waiting or (self._done < goal and (running or self._pending(watcher)))):
+            self._hurry.set()
             return _CAUGHT_UP
-        if running:
-            # What it will tell is not known yet; in a storm it may take longer than a moment.
-            return _CAUGHT_UP if self._begun_at - self._last < QUIET else 0.0
-        return self._last + QUIET - time.monotonic()
+        return 0.0
 
-    def _pending(self) -> bool:
+    def unrest(self, watcher: _Watcher, goal: int) -> float:
+        """How many seconds it will take at least until it is quiet."""
+        behind = self.behind(watcher, goal)
+        if behind > 0:
+            return behind
+        if self._done < self._begun:
+            # What it will tell is not known yet; in a storm it may take longer than a moment.
+            return _CAUGHT_UP if self._begun_at - watcher.last < QUIET else 0.0
+        return watcher.last + QUIET - time.monotonic()
+
+    def _pending(self, watcher: _Watcher) -> bool:
         with self._lock:
-            return bool(self._told) or (self._inotify is not None and self._inotify.pending() > 0)
+            return self._asked or watcher.waiting or (self._inotify is not None and self._inotify.pending() > 0)
+
+    def _is_much(self) -> bool:
+        return self._inotify is not None and self._inotify.pending() > _MUCH
 
     def _rouse(self) -> None:
         with self._lock:
@@ -258,79 +432,79 @@ class _Watcher:
                 os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
-        tree = self._start()
-        while not self._stop.is_set():
-            self._wait()
-            if self._stop.is_set():
-                break
-            self._begun_at = time.monotonic()
-            self._begun += 1
-            try:
-                tree = self._pass(tree)
-            finally:
-                self._done = self._begun
-        self._silence()
+        try:
+            self._open()
+            while not self._stop:
+                self._wait()
+                if self._stop:
+                    break
+                self._begun_at = time.monotonic()
+                self._begun += 1
+                self._asked = False
+                self._hurry.clear()
+                try:
+                    self._pass()
+                finally:
+                    self._done = self._begun
+        finally:
+            for watcher in self._watchers:
+                watcher.on = False
+                if not self._stop:
+                    watcher.record.miss()
+            self._stop = True
+            with self._lock:
+                inotify, self._inotify = self._inotify, None
+                if inotify is not None:
+                    inotify.close()
 
-    def _start(self) -> Tree | None:
+    def _open(self) -> None:
         try:
             inotify = Inotify()
         except OSError as error:
-            logger.warning("files are not watched: %s", error)
-            return None
+            logger.warning("files are not watched: %s; %s", error.strerror or error, _INSTANCES)
+            return
+        self._shared = Shared(inotify)
         with self._lock:
             self._inotify = inotify
-        tree = Tree(inotify, self._roots, self._stop.is_set)
-        try:
-            for root, reason in tree.fill().items():
-                logger.warning('files in "%s" are not watched: %s', root, reason.strerror)
-        except OSError as error:
-            self._give_up(error)
-            return None
-        self.on = True
-        return tree
 
     def _wait(self) -> None:
+        watchers = self._watchers
+        if any(watcher.finding for watcher in watchers):
+            return
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if self._inotify is not None:
             poll.register(self._inotify, select.POLLIN)
-        poll.poll()
-        self._stop.wait(_GATHERED)
+        if poll.poll(_RETRIED * 1000 if any(watcher.missing for watcher in watchers) else None):
+            end = time.monotonic() + self._gather
+            while not self._hurry.wait(_GATHERED) and time.monotonic() < end:
+                if self._is_much():
+                    self._gather = _GATHERED
+                    break
 
-    def _pass(self, tree: Tree | None) -> Tree | None:
-        """Take what is there, and look at it."""
+    def _pass(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
-        told = [self._told.popleft() for _ in range(len(self._told))]
-        happened = self._inotify.read() if self._inotify is not None else []
+        while self._dropped:
+            self._dropped.popleft().end()
+        watchers = self._watchers
+        happened = self._shared.read() if self._shared is not None else {}
+        before = [watcher.last for watcher in watchers]
+        for watcher in watchers:
+            self._take(watcher, happened)
+        # Where only ignored files are written to there is no hurry, and whoever asks is not made to wait.
+        news = before != [watcher.last for watcher in watchers]
+        self._gather = _GATHERED if news or not happened else min(2 * self._gather, _GATHERED_MAX)
+
+    def _take(self, watcher: _Watcher, happened: dict[Part, list[Happened]]) -> None:
+        if watcher.closed:
+            return
         try:
-            if tree is None:
-                looked = look_at(told, self._roots)
-            else:
-                looked = tree.take(happened, told)
-                if any(one.overflow for one in happened):
-                    logger.warning("more files changed at once than the system keeps track of; some changes are lost")
-                    looked |= tree.refill()
-                    self.record.miss()
-                for root in tree.lost():
-                    logger.warning('files in "%s" are not watched any more: it is gone or was moved', root)
+            if self._shared is not None and not watcher.begun:
+                watcher.begin(self._shared.part(), lambda: self._stop)
+            watcher.take(happened.get(watcher.part, ()) if watcher.part is not None else ())
         except OSError as error:
-            self.record.miss()
-            self._give_up(error)
-            return None
-        if looked:
-            self.record.add(looked)
-            self._last = time.monotonic()
-        return tree
-
-    def _give_up(self, error: OSError) -> None:
-        names = ", ".join(f'"{root}"' for root in self._roots.folders)
-        logger.warning("files in %s are not watched: %s (see fs.inotify.max_user_watches)", names, error.strerror)
-        self.on = False
-        self._silence()
-
-    def _silence(self) -> None:
-        with self._lock:
-            inotify, self._inotify = self._inotify, None
-            if inotify is not None:
-                inotify.close()
+            if not self._limit_told:
+                self._limit_told = True
+                names = ", ".join(f'"{root}"' for root in watcher.roots.folders)
+                logger.warning("files in %s are not watched: %s; %s", names, error.strerror, _FOLDERS)
