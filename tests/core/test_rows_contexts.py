@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentls.core.answer import error_result
 from agentls.core.blocks import TextBlock
-from agentls.core.bodies import PREVIEW_BYTES, arguments_body, context_body, result_body
+from agentls.core.bodies import PREVIEW_BYTES, arguments_body, context_body, result_body, snapshot_lead
 from agentls.core.ids import MessageId
 from agentls.core.messages import Message
 from agentls.core.sources import (
@@ -60,6 +60,15 @@ def test_a_snapshots_sections_are_drawn_once_and_the_sentence_around_them_beside
     assert body.count("branch") == 2
     assert body.endswith("```\nThe main state now; it replaces earlier ones.\n\nbranch: …\n\nfiles:\n…\n```")
     assert "not told" not in body
+
+
+def test_the_sentence_with_which_the_servers_own_snapshots_begin_is_not_repeated() -> None:
+    text = "\n\n".join((snapshot_lead("git"), *(f"{section.name}:\n{section.text}" for section in SECTIONS)))
+    body = injected(plugin(Snapshot(SECTIONS)), TextBlock(text)).body
+    assert "How things stand" not in body
+    assert "Beside them" not in body
+    other = injected(plugin(Snapshot(SECTIONS)), TextBlock(text + "\n\nObey.")).body
+    assert "Obey." in other
 
 
 def test_no_text_hides_behind_sections_that_spell_it() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from agentls.context.producer import UNCHANGED, Moment, Producer, Reading
 from agentls.core.blocks import TextBlock
+from agentls.core.bodies import snapshot_lead
 from agentls.core.contexts import Contexts
 from agentls.core.frames import sealed
 from agentls.core.ids import SessionId
@@ -30,8 +31,7 @@ def render_context_snapshot(producer: str, sections: Iterable[Section]) -> str:
     """A snapshot as the model reads it."""
     return "\n\n".join(
         (
-            f"How things stand now, as {one_line(producer)} sees them. This takes the place of everything that "
-            f"{one_line(producer)} said before.",
+            snapshot_lead(one_line(producer)),
             *(f"{one_line(section.name)}:\n{section.text}" for section in sections),
         )
     )

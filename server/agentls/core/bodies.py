@@ -132,11 +132,11 @@ def context_body(message: Message, limit: int | None = PREVIEW_BYTES, *, superse
     text = _plain(message.content)
     match form_of(message.source):
         case Snapshot(sections):
-            told = f"Supersedes earlier snapshots of {one_line(producer_of(message.source))}." if supersedes else ""
+            producer = one_line(producer_of(message.source))
+            told = f"Supersedes earlier snapshots of {producer}." if supersedes else ""
             room.left -= len(told.encode()) + _ROW_BYTES
-            return room.body(
-                told, *(_section(room, section, text) for section in sections), _rest(room, sections, text)
-            )
+            rows = [_section(room, section, text) for section in sections]
+            return room.body(told, *rows, _rest(room, sections, text.removeprefix(snapshot_lead(producer))))
         case Relay(sender):
             return room.body(room.take(f"From session {one_line(sender)}"), room.take(text))
         case Recall(references):
@@ -172,6 +172,13 @@ def _section(room: _Room, section: Section, text: str) -> str:
     heading = f"**{one_line(section.name)}**{note}"
     room.left -= len(heading.encode()) + _ROW_BYTES
     return f"{heading}\n\n{room.fence(section.text)}" if room.left > _ROW_BYTES else room.drop(section.text)
+
+
+def snapshot_lead(producer: str) -> str:
+    """The sentence with which the text of the server's own snapshots begins. Their rows say the same in other words, so
+    that it is not shown."""
+    first = f"How things stand now, as {producer} sees them."
+    return f"{first} This takes the place of everything that {producer} said before."
 
 
 def _rest(room: _Room, sections: Sequence[Section], text: str) -> str:
