@@ -108,7 +108,8 @@ class _Session:
         if self.covered:
             looked_at &= self.told.keys() | self.pending.keys() | (seen.keys() - self.held.keys())
         kept = {path: held for path, held in self.held.items() if path in seen}
-        self.held = kept | await asyncio.to_thread(_held, looked_at, self.held)
+        # Without a file to look at nothing is waited for: a thread costs more than all the rest.
+        self.held = kept | (await asyncio.to_thread(_held, looked_at, self.held) if looked_at else {})
         if not self.covered:
             self._compare(seen, before)
             self.compared = True
