@@ -63,6 +63,7 @@ class Editor:
         self.client.capabilities = types.ClientCapabilities()  # else it refuses to send what comes before initialize
         self.drawn: dict[str, Reducer] = {}
         self.messages = 0
+        self.patience = SECONDS
         self._news = asyncio.Event()
         self.client.feature("agent/blocks")(lambda params: self._notified("agent/blocks", params))
         self.client.feature("agent/state")(lambda params: self._notified("agent/state", params))
@@ -87,7 +88,7 @@ class Editor:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until `holds()`; every notification and answer is a reason to look again."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(self.patience):
             while not holds():
                 await self._news.wait()
 
