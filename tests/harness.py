@@ -28,6 +28,7 @@ from agentls.models.model import Model, ModelFacts, ModelRequest
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import SessionStore
 from agentls.tools.registry import Registry
+from agentls.tools.tool import GRACE_SECONDS
 from agentls.workspace.documents import Documents
 
 WORKSPACE = "file:///workspace"
@@ -94,16 +95,19 @@ class HandModel:
 
 
 class HandModels:
-    """A catalog of one."""
+    """A catalog of one, which may be `gone`, or nobody's choice (`undecided`)."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.gone = False
+        self.undecided = False
 
     def all(self) -> tuple[ModelFacts, ...]:
         return (ModelFacts(self.model.ref, not self.gone, self.model.context_window),)
 
     def default(self) -> ModelRef:
+        if self.undecided:
+            raise UserError("there is no model")
         return self.model.ref
 
     def find(self, text: str) -> ModelRef:
@@ -145,6 +149,7 @@ class Rig:
         store: SessionStore | None = None,
         hooks: Hooks | None = None,
         registry: Registry | None = None,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         """`over` puts something in front of the real store, `store` takes its place. Without `registry` there are no
         tools."""
@@ -155,7 +160,7 @@ class Rig:
         self.documents = Documents()
         self.host = AgentHost(
             store or over(SqliteStore(directory)),
-            Parts(self.models, assemble([IDENTITY], self.registry.schemas()), self.registry, hooks or Hooks()),
+            Parts(self.models, assemble([IDENTITY], self.registry.schemas()), self.registry, hooks or Hooks(), grace),
             self.documents,
             instance="i",
             now=self.clock,

@@ -23,7 +23,7 @@ from agentls.core.session import SessionState
 from agentls.models.model import ModelRequest
 from agentls.store.store import SessionStore
 from agentls.tools.registry import Registry
-from agentls.tools.tool import Arguments, Output, ToolContext
+from agentls.tools.tool import GRACE_SECONDS, Arguments, Output, ToolContext
 from tests.agent.watched import Disk, WatchedModel, WatchedStore
 from tests.harness import HandModel, Rig, content, idle, mid, until
 
@@ -195,7 +195,13 @@ class Stopping:
 class HandRig(Rig):
     """A rig with the tools of above, over a store whose writes are `disk.acts`."""
 
-    def __init__(self, directory: Path, hooks: Hooks | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        hooks: Hooks | None = None,
+        disk: Disk | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
         self.disk = disk or Disk()
         self.bodies = Bodies()
         super().__init__(
@@ -204,13 +210,16 @@ class HandRig(Rig):
             lambda store: cast(SessionStore, WatchedStore(store, self.disk)),
             hooks=hooks,
             registry=registry(self.bodies),
+            grace=grace,
         )
 
 
 @asynccontextmanager
-async def hands(directory: Path, hooks: Hooks | None = None, disk: Disk | None = None) -> AsyncIterator[HandRig]:
+async def hands(
+    directory: Path, hooks: Hooks | None = None, disk: Disk | None = None, *, grace: float = GRACE_SECONDS
+) -> AsyncIterator[HandRig]:
     """A rig that is closed in the end, when every log of it is found to keep the rules."""
-    made = HandRig(directory, hooks, disk)
+    made = HandRig(directory, hooks, disk, grace)
     try:
         yield made
         for agent in tuple(made.host._live.values()):

@@ -12,6 +12,7 @@ from agentls.agent.agent import Agent
 from agentls.core.blocks import ToolResultBlock, text_of
 from agentls.core.errors import StoreUnavailable
 from agentls.core.events import Event, ToolResult
+from agentls.core.ids import AgentId
 from agentls.core.invariants import check_log
 from agentls.core.reasons import Failure, TurnFailed
 from tests.agent.hands import asked, call, datas, ends, hands
@@ -135,27 +136,26 @@ async def test_a_close_saves_what_had_finished_where_the_disk_takes_writes_again
         assert ends(log) == [TurnFailed(Failure("the disk is full", "STORE_UNAVAILABLE"))]
 
 
-async def test_a_close_that_meets_a_full_disk_loses_nothing_that_was_saved(tmp_path: Path) -> None:
-    async with watched(tmp_path) as (on, disk):
+async def closed_on_a_full_disk(directory: Path) -> AgentId:
+    """An agent that was closed in the middle of an answer, and could not save that."""
+    async with watched(directory) as (on, disk):
         agent = await streaming(on)
         disk.full = True
         await agent.close()
         on.host._live.clear()
         disk.full = False
-        name = agent.id
+        return agent.id
+
+
+async def test_a_close_that_meets_a_full_disk_loses_nothing_that_was_saved(tmp_path: Path) -> None:
+    name = await closed_on_a_full_disk(tmp_path)
     async with watched(tmp_path) as (again, _):
         agent = await again.host.get(name)
         assert [(b.body, b.state) for b in rows(agent.view)][1] == ("shown", "interrupted")
 
 
 async def test_a_load_that_cannot_be_saved_keeps_the_text_in_flight(tmp_path: Path) -> None:
-    async with watched(tmp_path) as (on, disk):
-        agent = await streaming(on)
-        disk.full = True
-        await agent.close()
-        on.host._live.clear()
-        disk.full = False
-        name = agent.id
+    name = await closed_on_a_full_disk(tmp_path)
     async with watched(tmp_path) as (again, disk):
         disk.full = True
         with pytest.raises(StoreUnavailable):

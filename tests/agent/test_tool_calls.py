@@ -151,11 +151,8 @@ async def test_after_a_fault_leave_is_not_taken_any_more_while_bodies_run_on(tmp
 
 
 @pytest.mark.parametrize("ending", ["cancel", "close"])
-async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
-    async with hands(tmp_path) as on:
+async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(tmp_path: Path, ending: str) -> None:
+    async with hands(tmp_path, grace=0.01) as on:
         agent = await asked(on)
         on.bodies.hold("a")
         on.bodies.deaf.add("a")
@@ -177,11 +174,8 @@ async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(
             on.bodies.end("a")
 
 
-async def test_a_disk_that_refuses_is_tried_again_also_beside_a_body_that_does_not_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
-    async with hands(tmp_path) as on:
+async def test_a_disk_that_refuses_is_tried_again_also_beside_a_body_that_does_not_end(tmp_path: Path) -> None:
+    async with hands(tmp_path, grace=0.01) as on:
         agent = await asked(on)
         on.bodies.hold("a")
         on.bodies.deaf.add("a")

@@ -67,11 +67,8 @@ async def test_a_body_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
         assert codes(await on.log(agent)) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
 
 
-async def test_a_body_that_does_not_hear_of_its_time_limit_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentls.tools.tool.GRACE_SECONDS", 0.01)
-    async with hands(tmp_path, Hooks(execute=(TimeLimit(0.01),))) as on:
+async def test_a_body_that_does_not_hear_of_its_time_limit_is_left_behind(tmp_path: Path) -> None:
+    async with hands(tmp_path, Hooks(execute=(TimeLimit(0.01),)), grace=0.01) as on:
         agent = await asked(on)
         on.bodies.hold("a")
         on.bodies.deaf.add("a")

@@ -18,23 +18,28 @@ from agentls.context.snapshots import Candidate, Snapshots
 from agentls.core.ids import SessionId
 from agentls.core.sources import Snapshot
 from agentls.workspace.disk import write
+from agentls.workspace.inotify import Inotify
 from agentls.workspace.roots import Roots
 from agentls.workspace.texts import content_hash
-from agentls.workspace.watch import Watches
+from agentls.workspace.watch import LIMITS, Limits, Watches
 from tests.context.support import SESSION, History, moment, retaining, text
 from tests.harness import until
 
 
 class Agent:
-    """An agent that looks at files and is told of them, over a real folder and a real watcher."""
+    """An agent that looks at files and is told of them, over a real folder and a real watcher. Where a test needs
+    other limits or none of the system's watching, it meets others."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.watches = Watches()
-        self.files = Files(self.watches)
-        self.snapshots = Snapshots([self.files])
         self.history = History()
         self.seen: dict[str, str] = {}
+        self.meet(Watches())
+
+    def meet(self, watches: Watches, kept: int = LIMITS.kept) -> None:
+        self.watches = watches
+        self.files = Files(watches, kept)
+        self.snapshots = Snapshots([self.files])
 
     async def begin(self) -> None:
         """The first step, by which the agent begins to watch."""
@@ -228,11 +233,10 @@ async def test_two_thousand_files_touched_at_once_are_one_snapshot(agent: Agent)
     assert await agent.step() is UNCHANGED
 
 
-async def test_files_that_are_still_being_made_are_waited_for(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_are_still_being_made_are_waited_for(agent: Agent) -> None:
     """A process of its own makes them, three and a pause, so that the step begins in the middle. A loaded machine takes
     longer pauses."""
-    monkeypatch.setattr("agentls.workspace.watch.QUIET", 0.5)
-    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 30)
+    agent.meet(Watches(Limits(quiet=0.5, longest=30)))
     await agent.begin()
     script = 'cd "$0" && for n in 1 2 3 4 5; do touch a$n b$n c$n; sleep 0.02; done'
     with subprocess.Popen(["sh", "-c", script, agent.root]):  # noqa: ASYNC220 - it runs beside us
@@ -259,9 +263,8 @@ async def test_names_are_one_line(agent: Agent) -> None:
     assert await agent.told() == {"created": "a b\n⟨U+DCFF⟩"}
 
 
-async def test_more_than_anybody_keeps_is_said(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentls.workspace.watch.KEPT_MAX", 100)
-    monkeypatch.setattr("agentls.context.files.KEPT_MAX", 150)
+async def test_more_than_anybody_keeps_is_said(agent: Agent) -> None:
+    agent.meet(Watches(Limits(kept=100)), kept=150)
     await agent.begin()
     agent.make(*(f"{n}" for n in range(130)))
     (one,) = await agent.offered()
@@ -342,12 +345,12 @@ async def test_unsaved_text_that_was_read_is_no_change_on_disk(agent: Agent) -> 
 
 
 async def test_without_a_watcher_what_the_agent_knows_is_compared(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def none() -> None:
+    def none() -> Inotify:
         raise OSError("Too many open files")
 
-    monkeypatch.setattr("agentls.workspace.watch.Inotify", none)
+    agent.meet(Watches(inotify=none))
     agent.make("a", "b", "c")
     assert await agent.step() is UNCHANGED
     agent.look("a", "b", "c")
@@ -409,10 +412,8 @@ async def test_a_workspace_that_is_made_again_is_told_of_again(agent: Agent) -> 
     assert await agent.told() == {"created": "later\nnew", "changed": "a\nsame", "deleted": "b\nc"}
 
 
-async def test_what_the_agent_knows_is_compared_when_something_was_missed(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentls.workspace.watch.KEPT_MAX", 10)
+async def test_what_the_agent_knows_is_compared_when_something_was_missed(agent: Agent) -> None:
+    agent.meet(Watches(Limits(kept=10)))
     agent.make("a", "b", "unsaved")
     agent.look("a", "b")
     await agent.begin()
@@ -428,8 +429,8 @@ async def test_what_the_agent_knows_is_compared_when_something_was_missed(
 
 
 @pytest.mark.timeout(20)
-async def test_a_step_within_a_turn_does_not_wait_for_a_storm(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentls.workspace.watch.LONGEST", 60)
+async def test_a_step_within_a_turn_does_not_wait_for_a_storm(agent: Agent) -> None:
+    agent.meet(Watches(Limits(longest=60)))
     await agent.begin()
     script = 'cd "$0" && while :; do echo >> x; done'
     with subprocess.Popen(["sh", "-c", script, agent.root]) as storm:  # noqa: ASYNC220 - it runs beside us

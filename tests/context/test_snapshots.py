@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentls.context import snapshots as module
 from agentls.context.producer import UNCHANGED, Moment, Reading
 from agentls.context.snapshots import (
+    SECONDS,
     Candidate,
     Snapshots,
     render_context_sections,
@@ -55,8 +55,8 @@ async def for_ever() -> Reading:
 class Rig:
     """Producers over a history of their own."""
 
-    def __init__(self, root: Path, *producers: Saying) -> None:
-        self.snapshots = Snapshots(producers)
+    def __init__(self, root: Path, *producers: Saying, seconds: float = SECONDS) -> None:
+        self.snapshots = Snapshots(producers, seconds)
         self.history = History()
         self.root = root
 
@@ -193,16 +193,12 @@ async def test_a_producer_that_fails_is_left_out_and_logged_once_for_each_kind_o
     assert await rig.step() == [("bad", "Snapshot")]
 
 
-async def test_a_producer_that_hangs_is_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.01)
-
+async def test_a_producer_that_hangs_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Hanging(Saying):
         async def read(self, moment: Moment) -> Reading:
             return await for_ever()
 
-    rig = Rig(tmp_path, Hanging("slow"), Saying("good", (section("s"),)))
+    rig = Rig(tmp_path, Hanging("slow"), Saying("good", (section("s"),)), seconds=0.01)
     assert await rig.step() == [("good", "Snapshot")]
     assert await rig.step() == []
     assert caplog.messages == ['producer "slow" took longer than 0.01 seconds and was left out']

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentls.core.blocks import Attachment, ImageBlock, TextBlock, text_of
-from agentls.core.frames import framed, mark_for, sealed
+from agentls.core.frames import absent_start, framed, mark_for, sealed
 from agentls.core.ids import CallId, MessageId, SessionId
 from agentls.core.messages import Message
 from agentls.core.sources import (
@@ -81,20 +81,12 @@ def test_a_mark_is_not_in_its_data_and_always_the_same(data: str) -> None:
     assert mark == mark_for(data)
 
 
-def test_a_mark_is_lengthened_until_the_data_does_not_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that holds the beginning of its own hash takes a while to find, so the hash is made weak."""
-
-    class Weak:
-        def __init__(self, _: bytes) -> None:
-            pass
-
-        def hexdigest(self) -> str:
-            return "0123456789abcdef"
-
-    monkeypatch.setattr("agentls.core.frames.sha256", Weak)
-    assert mark_for("01234567") == "012345678"
-    assert mark_for("see 0123456789ABC") == "0123456789abcd"
-    assert mark_for("0123456789abcdef") == "0123456789abcdef0"
+def test_a_mark_is_lengthened_until_the_data_does_not_have_it() -> None:
+    """A text that holds the beginning of its own hash takes a while to find, so the digits are given."""
+    assert absent_start("0123456789abcdef", "01234567") == "012345678"
+    assert absent_start("0123456789abcdef", "see 0123456789ABC") == "0123456789abcd"
+    more = absent_start("0123456789abcdef", "0123456789abcdef")
+    assert (len(more), more[:16]) == (17, "0123456789abcdef")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentls.workspace import ignore
-from agentls.workspace.ignore import Rules, Walk
+from agentls.workspace.ignore import Parsed, Rules, Walk
 from tests.workspace.support import ordinary_user
 
 
@@ -206,14 +206,14 @@ def test_of_a_long_ignore_file_the_whole_lines_at_its_beginning_count(tmp_path: 
     assert files(tmp_path) == ["early", "late"]
 
 
-def test_a_bounded_number_of_ignore_files_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ignore, "_SETTLED_NS", -(10**12))
-    monkeypatch.setattr(ignore, "_KEPT_FILES_MAX", 5)
-    monkeypatch.setattr(ignore, "_KEPT_BYTES_MAX", 100)
-    kept = ignore._parsed
-    for n in range(20):
-        make(tmp_path, f"{n}/a", f"{n}/b", **{f"{n}": "a\n" if n < 10 else "a\n" * 20})
-        assert files(tmp_path / f"{n}") == ["b"]
-        assert kept._size == sum(size for _, size, _ in kept._kept.values()) <= 100
-        assert len(kept._kept) <= 5
-    assert files(tmp_path) == sorted(f"{n}/b" for n in range(20))
+def test_a_bounded_number_of_ignore_files_is_kept(tmp_path: Path) -> None:
+    parsed = Parsed(files=5, size=100, settled=-1000)
+    held = {n: 2 * (1 if n < 10 else 20) for n in range(20)}
+    for n, size in held.items():
+        make(tmp_path, f"{n}/a", **{f"{n}": "a\n" * (size // 2)})
+        assert parsed.patterns(tmp_path / f"{n}/.gitignore") is not None
+        files, kept = parsed.kept
+        assert files <= 5
+        assert kept == sum(held[one] for one in range(n + 1 - files, n + 1)) <= 100, "the last ones, and no others"
+    assert parsed.kept == (2, 80)
+    assert parsed.patterns(tmp_path / "0/.gitignore") is not None, "one that was let go is read again"

@@ -305,7 +305,7 @@ class AgentHost:
             view=View(self._new_id(), blocks, older=recent > 0),
             transcript=transcript,
             default_model=default_model,
-            context=ToolContext(SessionId(header.id), roots, self.documents, _seen(events)),
+            context=ToolContext(SessionId(header.id), roots, self.documents, _seen(events), grace=self._parts.grace),
             journal=lambda broken: Journal(session, log, now=self._now, broken=broken),
             watch=Watch(agent_id, events) if self._watches_logs else None,
         )

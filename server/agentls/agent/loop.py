@@ -59,7 +59,7 @@ from agentls.core.turn import (
 )
 from agentls.models.model import Models
 from agentls.tools.registry import Registry
-from agentls.tools.tool import ToolContext
+from agentls.tools.tool import GRACE_SECONDS, ToolContext
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,12 +69,14 @@ _MISTAKE = Failure("the server made a mistake; its log has the details", "INTERN
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an agent works with, the same for all agents of a host."""
+    """What an agent works with, the same for all agents of a host. `grace` is how many seconds a tool that was stopped
+    has to end."""
 
     models: Models
     prompt: Prompt
     registry: Registry
     hooks: Hooks
+    grace: float = GRACE_SECONDS
 
 
 class Loop:

@@ -156,7 +156,7 @@ class ToolCalls:
             if others is not None:
                 prepared = self._registry.prepare(call.name, others)
                 use = replace(use, arguments=others)
-        what = await _of_tool(call.name, prepared.asks(context))
+        what = await _of_tool(call.name, prepared.asks(context), context.grace)
         if what is not None:
             # What is shown is what will run: the model's own text, unless a hook has put other arguments in its place.
             told = call.arguments if use.arguments == fitting.arguments else canonical(use.arguments)
@@ -164,7 +164,7 @@ class ToolCalls:
         for guard in self._hooks.guard:
             await guard.guard(replace(use, state=self._state))
         self._go_on()
-        return use, lambda: _of_tool(call.name, prepared.run(context, what))
+        return use, lambda: _of_tool(call.name, prepared.run(context, what), context.grace)
 
     async def _run(self, use: Use, body: Body) -> Output | ToolError:
         for hook in reversed(self._hooks.execute):
@@ -248,10 +248,10 @@ def _this_task() -> asyncio.Task[None]:
     return task
 
 
-async def _of_tool(name: str, work: Awaitable[T]) -> T:
+async def _of_tool(name: str, work: Awaitable[T], grace: float) -> T:
     """What a tool's own code gives. What it raises by mistake is a failure of the call, not of the turn."""
     try:
-        return await stoppable(work)
+        return await stoppable(work, grace)
     except ToolError:
         raise
     except Exception as fault:

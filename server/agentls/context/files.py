@@ -16,7 +16,7 @@ from agentls.core.visible import one_line
 from agentls.workspace import disk
 from agentls.workspace.roots import Roots
 from agentls.workspace.texts import content_hash
-from agentls.workspace.watch import KEPT_MAX, Kind, Watch, Watches
+from agentls.workspace.watch import LIMITS, Kind, Watch, Watches
 
 LISTED_MAX = 50
 """Lines of a list. Where there are more files than that, those of a folder become one line."""
@@ -37,8 +37,10 @@ class Files:
 
     name = "files"
 
-    def __init__(self, watches: Watches) -> None:
+    def __init__(self, watches: Watches, kept: int = LIMITS.kept) -> None:
+        """`kept` is how many files of a session are remembered, at most; more are said to be more."""
         self._watches = watches
+        self._kept = kept
         self._sessions: dict[SessionId, _Session] = {}
 
     async def read(self, moment: Moment) -> Reading:
@@ -46,7 +48,7 @@ class Files:
         the others only until it is known what has happened so far."""
         session = self._sessions.get(moment.session)
         if session is None:
-            session = self._sessions[moment.session] = _Session(self._watches.watch(moment.roots))
+            session = self._sessions[moment.session] = _Session(self._watches.watch(moment.roots), self._kept)
         return await session.read(moment)
 
     def committed(self, moment: Moment, reading: Reading) -> None:
@@ -88,6 +90,7 @@ class _Session:
     `covered` says that the watch has told of everything that has happened to them since."""
 
     watch: Watch
+    kept: int
     position: int | None = None
     told: dict[Path, _Line] = field(default_factory=dict)
     pending: dict[Path, Kind] = field(default_factory=dict)
@@ -130,7 +133,7 @@ class _Session:
     def committed(self, reading: Reading) -> None:
         if self.offered is None or self.offered[0] != reading:
             return
-        self.told = dict(list(self.offered[1].items())[-KEPT_MAX:])
+        self.told = dict(list(self.offered[1].items())[-self.kept :])
         self.pending.clear()
         self.missed = False
         self.offered = None
@@ -148,7 +151,7 @@ class _Session:
             kind = _merged(self.pending.pop(change.path, None), change.kind)
             if kind is not None:
                 self.pending[change.path] = kind
-        while len(self.pending) > KEPT_MAX:
+        while len(self.pending) > self.kept:
             self.missed = True
             del self.pending[next(iter(self.pending))]
 

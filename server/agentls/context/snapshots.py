@@ -57,8 +57,9 @@ class Snapshots:
     """All producers, in the order in which their messages stand. It keeps nothing of what it offers: history does,
     once the step has begun."""
 
-    def __init__(self, producers: Sequence[Producer]) -> None:
-        """ValueError for a name that comes twice."""
+    def __init__(self, producers: Sequence[Producer], seconds: float = SECONDS) -> None:
+        """`seconds` is how long each may take; ValueError for a name that comes twice."""
+        self._seconds = seconds
         self._producers: dict[str, Producer] = {}
         for producer in producers:
             if self._producers.setdefault(producer.name, producer) is not producer:
@@ -95,7 +96,7 @@ class Snapshots:
 
     async def _offer(self, producer: Producer, moment: Moment) -> Candidate | None:
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(self._seconds):
                 reading = await producer.read(moment)
             return _candidate(producer.name, moment, reading)
         except Exception as error:  # noqa: BLE001 - nor keep a turn from beginning
@@ -108,7 +109,7 @@ class Snapshots:
             return
         told.add((producer.name, type(error)))
         if isinstance(error, TimeoutError):
-            logger.warning('producer "%s" took longer than %g seconds and was left out', producer.name, SECONDS)
+            logger.warning('producer "%s" took longer than %g seconds and was left out', producer.name, self._seconds)
         else:
             logger.error('producer "%s" failed and was left out', producer.name, exc_info=error)
 

@@ -68,8 +68,13 @@ def sealed(source: S, content: tuple[ContentBlock, ...]) -> S:
 
 def mark_for(data: str) -> str:
     """At least 8 hexadecimal digits that do not occur in `data`, in whatever case; the same for the same data."""
+    return absent_start(sha256(data.encode("utf-8", "surrogatepass")).hexdigest(), data)
+
+
+def absent_start(digits: str, data: str) -> str:
+    """The shortest beginning of `digits`, of at least 8, that does not occur in `data`; where all of them do, their
+    hash goes on."""
     folded = data.casefold()
-    digits = sha256(data.encode("utf-8", "surrogatepass")).hexdigest()
     length = _MARK_MIN
     while digits[:length] in folded:
         length += 1

@@ -100,7 +100,8 @@ class Output:
 class ToolContext:
     """What one call may look at. `seen` is the session's: it maps the real path of a file to the hash of its content
     as the agent last knew it; tools add to it, and a resumed session fills it from the log with `observed`. `stop` is
-    the call's own: it is set when the call's task is cancelled, and threads look at it. `threads` is where they run."""
+    the call's own: it is set when the call's task is cancelled, and threads look at it. `threads` is where they run,
+    and `grace` how many seconds a stopped call has to end."""
 
     session: SessionId
     roots: Roots
@@ -108,6 +109,7 @@ class ToolContext:
     seen: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     threads: Executor = THREADS
+    grace: float = GRACE_SECONDS
 
 
 class Tool(Protocol[A]):
@@ -147,8 +149,8 @@ class Tool(Protocol[A]):
 
         When its task is cancelled, nothing of it runs any more by the time it has ended, and how it ends tells what
         was done: CancelledError only where nothing was changed. What could not be stopped any more is answered as
-        always, with its Output or ToolError, so whoever cancels a call has to look at what it returned. It has
-        `GRACE_SECONDS` to end; what goes on after that is left behind, and the call is answered without it.
+        always, with its Output or ToolError, so whoever cancels a call has to look at what it returned. It has the
+        context's `grace` to end; what goes on after that is left behind, and the call is answered without it.
         """
 
 
@@ -182,9 +184,9 @@ def check(stop: threading.Event) -> None:
         raise ToolError("ABORTED", "the call was stopped")
 
 
-async def stoppable(work: Awaitable[T]) -> T:
+async def stoppable(work: Awaitable[T], grace: float = GRACE_SECONDS) -> T:
     """What a tool's own code gives, in a task of its own. Once we are cancelled so is that, and how it ends tells what
-    was done; what has not ended after `GRACE_SECONDS` is left behind, and ends as cancelled for us."""
+    was done; what has not ended after `grace` seconds is left behind, and ends as cancelled for us."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
@@ -193,7 +195,7 @@ async def stoppable(work: Awaitable[T]) -> T:
         if task is None or not task.cancelling():
             raise RuntimeError("a tool was cancelled by nobody but itself") from cancelled
         running.cancel()
-        if not await _ended(running):
+        if not await _ended(running, grace):
             raise
     return running.result()
 
@@ -206,7 +208,7 @@ async def in_thread(context: ToolContext, work: Callable[[], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         context.stop.set()
-        await _ended(running)
+        await _ended(running, context.grace)
         raise
 
 
@@ -224,7 +226,7 @@ async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         context.stop.set()
-        if not await _ended(running):
+        if not await _ended(running, context.grace):
             text = "the call was stopped and did not end; it may still take effect, so look before you repeat it"
             raise ToolError("ABORTED", text) from None
         if running.cancelled():
@@ -235,16 +237,16 @@ async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
         return running.result()
 
 
-async def _ended(running: asyncio.Future[T]) -> bool:
+async def _ended(running: asyncio.Future[T], grace: float) -> bool:
     """Wait until it has ended, however often that is cancelled, but not for ever: false when it is left behind."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + GRACE_SECONDS
+    until = loop.time() + grace
     while not running.done() and (left := until - loop.time()) > 0:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([running], timeout=left)
     if running.done():
         return True
-    logger.error("a tool was stopped %g s ago and goes on all the same; it is left behind", GRACE_SECONDS)
+    logger.error("a tool was stopped %g s ago and goes on all the same; it is left behind", grace)
     _left_behind.add(running)
     running.add_done_callback(_ended_late)
     return False

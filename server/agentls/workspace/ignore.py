@@ -23,10 +23,6 @@ _RULES = ".gitignore"
 _GIT = ".git"
 _RULES_MAX = 128 << 10
 """Bytes of an ignore file that count; nobody writes more by hand, and a megabyte takes seconds. git takes 100 MiB."""
-_KEPT_FILES_MAX = 1000
-_KEPT_BYTES_MAX = 1 << 20
-_SETTLED_NS = 100_000_000
-"""The age from which a file's times tell whether it is the same one: clocks of file systems tick coarsely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +182,16 @@ def _git_folder(git: Path) -> Path:
 # Ignore files --------------------------------------------------------------------------------------------------
 
 
-class _Parsed:
+class Parsed:
     """The patterns of ignore files, for any thread: those asked for last are kept for as long as the file is the same,
     since a walk asks for each one of them, and whoever watches a folder asks again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, files: int = 1000, size: int = 1 << 20, settled: float = 0.1) -> None:
+        """At most so many files are kept, with so many bytes in all. `settled` is the age in seconds from which a
+        file's times tell whether it is the same one: clocks of file systems tick coarsely."""
+        self._files_max = files
+        self._size_max = size
+        self._settled_ns = settled * 1e9
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[tuple[int, ...], int, Patterns | None]] = {}
         self._size = 0
@@ -211,20 +212,26 @@ class _Parsed:
             self._size -= kept[1] if kept is not None else 0
         rules = _read(path)
         patterns = Patterns(rules) if rules else None
-        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS:
+        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > self._settled_ns:
             self._keep(name, stamp, len(rules), patterns)
         return patterns
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many files are kept, and the bytes of all of them."""
+        with self._lock:
+            return len(self._kept), self._size
 
     def _keep(self, name: str, stamp: tuple[int, ...], size: int, patterns: Patterns | None) -> None:
         with self._lock:
             earlier = self._kept.pop(name, None)
             self._size += size - (earlier[1] if earlier is not None else 0)
             self._kept[name] = stamp, size, patterns
-            while self._size > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_FILES_MAX:
+            while self._size > self._size_max or len(self._kept) > self._files_max:
                 self._size -= self._kept.pop(next(iter(self._kept)))[1]
 
 
-_parsed = _Parsed()
+_parsed = Parsed()
 
 
 def _read(path: Path) -> bytes:

@@ -21,24 +21,11 @@ from agentls.workspace.tree import Looked, Tree, look_at
 
 Kind = Literal["created", "changed", "deleted"]
 
-KEPT_MAX = 10_000
-"""Paths whose last change is remembered."""
-QUIET = 0.1
-"""Seconds without a change after which it is quiet."""
-LONGEST = 0.5
-"""Seconds that anybody waits for that, at most."""
-
 _GATHERED = 0.01
 """Seconds in which changes are gathered before they are looked at, so that many of one file are one."""
-_GATHERED_MAX = 0.1
-"""The same while nothing comes but what is ignored, and not much of it."""
 _MUCH = 1 << 15
 """Bytes that the kernel holds at which nobody gathers any longer: some 1,000 events, where it drops all from 16,384 on
 and a shell's loop makes 400,000 a second."""
-_SLICE = 0.02
-"""Seconds for which a large root is looked through at a time, while others wait."""
-_RETRIED = 2.0
-"""Seconds after which roots that are missing are looked for again."""
 _CAUGHT_UP = 0.005
 _TOGGLES_MAX = 8
 
@@ -46,6 +33,24 @@ _INSTANCES = "the system may allow more of them (sysctl fs.inotify.max_user_inst
 _FOLDERS = "the system may allow more folders (sysctl fs.inotify.max_user_watches)"
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What watching may take: `kept` paths whose last change is remembered. All others are seconds: it is `quiet` after
+    so many without a change, and `longest` is what anybody waits for that, at most; while nothing comes but what is
+    ignored, `gathered` is how long that is gathered; a large root is looked through a `slice` at a time, while others
+    wait; roots that are missing are looked for after `retried`."""
+
+    kept: int = 10_000
+    quiet: float = 0.1
+    longest: float = 0.5
+    gathered: float = 0.1
+    slice: float = 0.02
+    retried: float = 2.0
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,10 @@ class News:
 class Watches:
     """All watchers of a process: one for each set of roots, for as long as somebody watches, and one thread for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS, inotify: Callable[[], Inotify] = Inotify) -> None:
+        """`inotify` makes the one instance that is needed; an OSError of it means that only what is told counts."""
+        self._limits = limits
+        self._inotify = inotify
         self._watchers: dict[tuple[Path, ...], _Watcher] = {}
         self._holders: dict[tuple[Path, ...], int] = {}
         self._thread: _Thread | None = None
@@ -78,10 +86,10 @@ class Watches:
         """Watch the files of these roots. It returns at once; see `Watch.on`."""
         key = roots.folders
         if self._thread is None:
-            self._thread = _Thread()
+            self._thread = _Thread(self._limits, self._inotify)
         watcher = self._watchers.get(key)
         if watcher is None:
-            watcher = self._watchers[key] = _Watcher(roots)
+            watcher = self._watchers[key] = _Watcher(roots, self._limits)
             self._thread.add(watcher)
         self._holders[key] = self._holders.get(key, 0) + 1
         return Watch(self, self._thread, watcher, key)
@@ -138,13 +146,13 @@ class Watch:
         return self._watcher.record.since(position)
 
     async def known(self) -> None:
-        """Wait until all that has happened so far is known, or until it has taken `LONGEST`. It does not wait for what
+        """Wait until all that has happened so far is known, or until that has taken longest. It does not wait for what
         is still going on."""
         await self._wait(lambda goal: self._thread.behind(self._watcher, goal))
 
     async def quiet(self) -> None:
-        """Wait until all that has happened so far is known, and no more comes for a moment, or until it has taken
-        `LONGEST`. When nothing is going on it does not wait at all; what happens to ignored files is nothing."""
+        """Wait until all that has happened so far is known, and no more comes for a moment, or until that has taken
+        longest. When nothing is going on it does not wait at all; what happens to ignored files is nothing."""
         await self._wait(lambda goal: self._thread.unrest(self._watcher, goal))
 
     def close(self) -> None:
@@ -155,7 +163,7 @@ class Watch:
             self._watches._let_go(self._key, self._watcher)
 
     async def _wait(self, seconds: Callable[[int], float]) -> None:
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + self._thread.limits.longest
         goal = self._thread.goal(self._watcher)
         # A thread has no event that a loop could wait for, and this takes half a second at most.
         while (left := min(seconds(goal), end - time.monotonic())) > 0:  # noqa: ASYNC110
@@ -184,7 +192,8 @@ class _Known:
 class _Record:
     """The changes, for readers in any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._missed = 0
@@ -201,7 +210,7 @@ class _Record:
                 # Taken out first, so that the newest change is the last.
                 self._known.pop(path, None)
                 self._known[path] = _Known(self.position, state.exists, toggles[-_TOGGLES_MAX:])
-            while len(self._known) > KEPT_MAX:
+            while len(self._known) > self._kept:
                 self._missed = self._known.pop(next(iter(self._known))).number
 
     def miss(self) -> None:
@@ -229,8 +238,9 @@ class _Watcher:
     """What is watched for one set of roots. Other threads ask for `record`, `on`, `last`, `waiting` and `missing`,
     put into `told` and set `closed`; everything else is the watching thread's."""
 
-    def __init__(self, roots: Roots) -> None:
-        self.record = _Record()
+    def __init__(self, roots: Roots, limits: Limits) -> None:
+        self.record = _Record(limits.kept)
+        self._limits = limits
         self.on = False
         self.last = float("-inf")
         self.told: deque[Path] = deque()
@@ -284,7 +294,7 @@ class _Watcher:
             looked = self._find() if self._tree is not None else {}
             if self._tree is None or self._finding is not None:
                 looked |= look_at(told, self.roots)
-                if len(self._held) > KEPT_MAX:
+                if len(self._held) > self._limits.kept:
                     self._held = {Happened(-1, overflow=True): None}
             elif self._held or told:
                 looked = self._look(self._tree, told, looked)
@@ -322,7 +332,7 @@ class _Watcher:
             return looked
         if self._finding is None:
             self._finding = tree.find()
-        end = time.monotonic() + _SLICE
+        end = time.monotonic() + self._limits.slice
         for path in self._finding:
             if path is not None and self._found_before:
                 looked[path] = Looked(existed=False, exists=True)
@@ -345,7 +355,9 @@ class _Thread:
 
     It goes in passes: each reads all that the kernel has, and looks at it."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, inotify: Callable[[], Inotify]) -> None:
+        self.limits = limits
+        self._instance = inotify
         self._watchers: tuple[_Watcher, ...] = ()
         self._dropped: deque[_Watcher] = deque()
         self._stop = False
@@ -416,8 +428,8 @@ class _Thread:
             return behind
         if self._done < self._begun:
             # What it will tell is not known yet; in a storm it may take longer than a moment.
-            return _CAUGHT_UP if self._begun_at - watcher.last < QUIET else 0.0
-        return watcher.last + QUIET - time.monotonic()
+            return _CAUGHT_UP if self._begun_at - watcher.last < self.limits.quiet else 0.0
+        return watcher.last + self.limits.quiet - time.monotonic()
 
     def _pending(self, watcher: _Watcher) -> bool:
         with self._lock:
@@ -459,7 +471,7 @@ class _Thread:
 
     def _open(self) -> None:
         try:
-            inotify = Inotify()
+            inotify = self._instance()
         except OSError as error:
             logger.warning("files are not watched: %s; %s", error.strerror or error, _INSTANCES)
             return
@@ -475,7 +487,7 @@ class _Thread:
         poll.register(self._wake, select.POLLIN)
         if self._inotify is not None:
             poll.register(self._inotify, select.POLLIN)
-        if poll.poll(_RETRIED * 1000 if any(watcher.missing for watcher in watchers) else None):
+        if poll.poll(self.limits.retried * 1000 if any(watcher.missing for watcher in watchers) else None):
             end = time.monotonic() + self._gather
             while not self._hurry.wait(_GATHERED) and time.monotonic() < end:
                 if self._is_much():
@@ -494,7 +506,7 @@ class _Thread:
             self._take(watcher, happened)
         # Where only ignored files are written to there is no hurry, and whoever asks is not made to wait.
         news = before != [watcher.last for watcher in watchers]
-        self._gather = _GATHERED if news or not happened else min(2 * self._gather, _GATHERED_MAX)
+        self._gather = _GATHERED if news or not happened else min(2 * self._gather, self.limits.gathered)
 
     def _take(self, watcher: _Watcher, happened: dict[Part, list[Happened]]) -> None:
         if watcher.closed:
