@@ -23,6 +23,7 @@ from agentls.agent.agent import (
     Target,
     UnknownBlock,
     UnknownRequest,
+    WrongAnswer,
 )
 from agentls.agent.host import Fork, Listed, UnknownAgent
 from agentls.agent.state import AgentState, EditorFacts, LastTurn, OpenRequest, TurnFacts
@@ -145,11 +146,20 @@ class FakeAgent(Agent):
         return self.changed
 
     async def answer(
-        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+        self,
+        request: RequestId,
+        decision: Decision,
+        *,
+        shown: str,
+        by: str,
+        note: str | None = None,
+        content: JsonValue = None,
     ) -> Answered:
         if request == "q9.9.9":
             raise UnknownRequest(request)
-        self.changes.append(("answer", request, decision, shown, by, note))
+        if content == "other":
+            raise WrongAnswer("an approval takes no content")
+        self.changes.append(("answer", request, decision, shown, by, note, content))
         return self.answered
 
     async def configure(

@@ -162,8 +162,8 @@ async def test_an_answer_is_that_of_the_client(client: Client, agent: FakeAgent)
     late = await client.call("agent/answer", {**answer, "answer": {"decision": "deny-and-stop", "note": "not that"}})
     assert (yes, late) == ({"outcome": "accepted"}, {"outcome": "already-resolved", "by": "other 2"})
     assert agent.changes == [
-        ("answer", "q1.1.1", "allow", "sha256:0", "tester 1.0", None),
-        ("answer", "q1.1.1", "deny-and-stop", "sha256:0", "tester 1.0", "not that"),
+        ("answer", "q1.1.1", "allow", "sha256:0", "tester 1.0", None, None),
+        ("answer", "q1.1.1", "deny-and-stop", "sha256:0", "tester 1.0", "not that", None),
     ]
 
 

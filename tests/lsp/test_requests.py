@@ -199,7 +199,7 @@ SEND: JsonObject = {"agentId": "one", "messageId": "m1", "content": "hello"}
             "agent/answer",
             {**ANSWER, "answer": {"decision": "allow", "content": "other"}},
             "answer.content",
-            '"other" is not served by this version; leave it out',
+            "an approval takes no content",
         ),
         (
             "agent/answer",

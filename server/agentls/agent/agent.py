@@ -104,6 +104,10 @@ class UnknownRequest(UserError):
         super().__init__(f'nothing was asked under "{request}"; take the requestId of an open request in the state')
 
 
+class WrongAnswer(UserError):
+    """The answer is not of the kind that the request takes."""
+
+
 class UnknownBlock(UserError):
     """No block of that id has a body that can be read."""
 
@@ -209,11 +213,20 @@ class Agent(ABC):
 
     @abstractmethod
     async def answer(
-        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+        self,
+        request: RequestId,
+        decision: Decision,
+        *,
+        shown: str,
+        by: str,
+        note: str | None = None,
+        content: JsonValue = None,
     ) -> Answered:
-        """Answer an approval. `shown` is the hash of what the person saw; the first valid answer wins.
-        `deny-and-stop` also stops the turn and holds what waits. UnknownRequest where nothing was asked under that
-        id."""
+        """Answer an approval or a question. `shown` is the hash of what the person saw; the first valid answer wins.
+
+        A question is answered by `allow` with `content`, and refused by the others. `deny-and-stop` also stops the turn
+        and holds what waits. UnknownRequest where nothing was asked under that id, WrongAnswer for an approval with
+        content or a question without."""
 
     @abstractmethod
     async def configure(

@@ -23,6 +23,7 @@ from agentls.agent.agent import (
     Target,
     UnknownBlock,
     UnknownRequest,
+    WrongAnswer,
 )
 from agentls.agent.drawing import Drawing
 from agentls.agent.entering import cancel_step
@@ -63,6 +64,7 @@ from agentls.core.reasons import (
     InjectionTrigger,
     RetryTrigger,
 )
+from agentls.core.requests import Asked
 from agentls.core.session import Observer, SessionState
 from agentls.core.sources import MessageSource, UserSource, form_of, is_person
 from agentls.core.transcript import Transcript
@@ -229,7 +231,14 @@ class LiveAgent(Agent):
             await self._journal.append(events, durable=True)
 
     async def answer(
-        self, request: RequestId, decision: Decision, *, shown: str, by: str, note: str | None = None
+        self,
+        request: RequestId,
+        decision: Decision,
+        *,
+        shown: str,
+        by: str,
+        note: str | None = None,
+        content: JsonValue = None,
     ) -> Answered:
         requests = self._state.requests
         closed = requests.closed.get(request)
@@ -237,11 +246,12 @@ class LiveAgent(Agent):
             await self._journal.settled()
             return Answered("already-resolved", None if _was_cancelled(closed) else closed.by)
         asked = requests.find(request)
-        if not isinstance(asked, ApprovalAsked):
+        if asked is None:
             raise UnknownRequest(request)
-        if asked.shown != shown:
+        answer = _answer(asked, decision, by, note, content)
+        if requests.shown(asked) != shown:
             return Answered("changed")
-        events: list[EventData] = [ApprovalDecided(request, decision, by=by, note=note)]
+        events: list[EventData] = [answer]
         stops = decision == "deny-and-stop"
         if stops:
             events += self._cancelling("user", keep_inbox=True, but=request)
@@ -353,6 +363,20 @@ class LiveAgent(Agent):
     @property
     def _state(self) -> SessionState:
         return self._journal.state
+
+
+def _answer(
+    asked: Asked, decision: Decision, by: str, note: str | None, content: JsonValue
+) -> ApprovalDecided | QuestionAnswered:
+    if isinstance(asked, ApprovalAsked):
+        if content is not None:
+            raise WrongAnswer("an approval takes no content in this version; leave it out")
+        return ApprovalDecided(asked.request_id, decision, by=by, note=note)
+    if decision != "allow":
+        return QuestionAnswered(asked.request_id, note, by=by)
+    if content is None:
+        raise WrongAnswer("a question needs an answer; give it as content")
+    return QuestionAnswered(asked.request_id, content, by=by)
 
 
 def _was_cancelled(closed: ApprovalDecided | QuestionAnswered) -> bool:

@@ -10,9 +10,8 @@ from agentls.core.chunks import Usage
 from agentls.core.events import ApprovalAsked, HoldCause, Lane, ModelRef
 from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.inbox import Inbox, Pending
-from agentls.core.json import digest
 from agentls.core.reasons import TRIGGERS, TURN_ENDS
-from agentls.core.requests import Asked
+from agentls.core.requests import Asked, Requests
 from agentls.core.session import SessionState
 from agentls.core.turn import Rest
 
@@ -102,10 +101,8 @@ def _waiting(inbox: Inbox, pending: Pending) -> WaitingMessage:
 
 
 def _request(agent_id: AgentId, asked: Asked) -> OpenRequest:
-    block = BlockId(asked.request_id)
-    if isinstance(asked, ApprovalAsked):
-        return OpenRequest(asked.request_id, "approval", block, asked.shown, agent_id)
-    return OpenRequest(asked.request_id, "question", block, digest(asked.question), agent_id)
+    kind: Literal["approval", "question"] = "approval" if isinstance(asked, ApprovalAsked) else "question"
+    return OpenRequest(asked.request_id, kind, BlockId(asked.request_id), Requests.shown(asked), agent_id)
 
 
 def agent_state(

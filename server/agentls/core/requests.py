@@ -19,6 +19,7 @@ from agentls.core.events import (
     StepStart,
 )
 from agentls.core.ids import CallId, RequestId
+from agentls.core.json import digest
 
 Asked: TypeAlias = ApprovalAsked | QuestionAsked
 Closed: TypeAlias = ApprovalDecided | QuestionAnswered
@@ -33,6 +34,11 @@ class Requests:
     closed: immutables.Map[RequestId, Closed] = field(default_factory=immutables.Map)
     in_step: int = 0
     denied: immutables.Map[CallId, ApprovalDecided] = field(default_factory=immutables.Map)
+
+    @staticmethod
+    def shown(asked: Asked) -> str:
+        """The hash of what a person sees of a request, which an answer has to carry."""
+        return asked.shown if isinstance(asked, ApprovalAsked) else digest(asked.question)
 
     def find(self, request: RequestId) -> Asked | None:
         """The open request of an id."""

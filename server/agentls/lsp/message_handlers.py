@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from agentls.agent.agent import Agent, Cancelled, Changed, Content, NotPending, Sent, UnknownRequest
+from agentls.agent.agent import Agent, Cancelled, Changed, Content, NotPending, Sent, UnknownRequest, WrongAnswer
 from agentls.core.blocks import TextBlock
 from agentls.core.codec import decode
 from agentls.core.errors import DecodeError
@@ -137,11 +137,14 @@ class MessageHandlers:
             shown=params.shown,
             by=self._client.editor.client,
             note=params.answer.note,
+            content=params.answer.content,
         )
         try:
             return encode.answered_json(await self._deeds.whole(answering))
         except UnknownRequest as error:
             raise InvalidParams(methods.ANSWER.name, "requestId", str(error)) from error
+        except WrongAnswer as error:
+            raise InvalidParams(methods.ANSWER.name, "answer.content", str(error)) from error
 
     # Shared ----------------------------------------------------------------------------------------------------
 

@@ -391,13 +391,13 @@ class Answer(Params):
     """What a person decided."""
 
     decision: Decision
-    """`deny` lets the turn go on; `deny-and-stop` ends it and holds what waits."""
+    """`deny` lets the turn go on; `deny-and-stop` ends it and holds what waits. A question is answered by `allow`."""
     note: str | None = Field(default=None, max_length=NOTE_MAX)
     """What the model is told with it."""
     remember: NotServed = None
     """For how long it counts, which this version does not keep."""
-    content: NotServed = None
-    """The person's own version of a change, which this version does not take."""
+    content: Any = None
+    """Of a question: the answer, of any shape. An approval takes none in this version."""
 
 
 class AnswerParams(AgentParams):
