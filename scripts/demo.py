@@ -159,8 +159,9 @@ class Demo:
         injected = await self.tell("agent/inject", CONTEXT_TEXT, context=CONTEXT)
         await transcript.until("the turn to end", transcript.idle)
         note(f'the steering was taken as "{steered["outcome"]}", the context as "{injected["outcome"]}"')
-        titles = [block["title"] for block in transcript.of("user")]
-        require(titles == ["You", "Steering"], "a prompt and a steering message")
+        # An answer that runs into its limit ends its turn, and what steered it opens the next one.
+        said = [block["body"] for block in transcript.of("user")]
+        require(said == [PROMPT, STEERING], "a prompt and a steering message")
         require(bool(transcript.said()), "an answer")
         require(any(block["producer"] == "demo" for block in transcript.of("context")), "the context")
 

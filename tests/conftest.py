@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from agentls.agent import watching
+from agentls.settings import INVARIANTS_VARIABLE
 
-os.environ[watching.VARIABLE] = "1"
+os.environ[INVARIANTS_VARIABLE] = "1"
 
 
 class _Broken(logging.Handler):

@@ -22,8 +22,8 @@ from agentls.core.errors import UserError
 from agentls.core.events import Event, ModelRef
 from agentls.core.ids import AgentId, MessageId
 from agentls.core.reasons import Failed, Failure, FinishReason, Stop
+from agentls.core.rows import Block
 from agentls.core.sources import Notice, PluginSource
-from agentls.core.transcript import Block
 from agentls.models.model import Model, ModelFacts, ModelRequest
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import SessionStore
@@ -55,6 +55,7 @@ class HandModel:
         self.requests: list[ModelRequest] = []
         self.closed = 0
         self._chunks: asyncio.Queue[Chunk] = asyncio.Queue()
+        self._untaken = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         self.requests.append(request)
@@ -62,15 +63,22 @@ class HandModel:
             while True:
                 chunk = await self._chunks.get()
                 yield chunk
+                self._untaken -= 1
                 if isinstance(chunk, Finish):
                     return
         finally:
             self.closed += 1
             self._chunks = asyncio.Queue()
+            self._untaken = 0
 
     def give(self, *chunks: Chunk) -> None:
         for chunk in chunks:
             self._chunks.put_nowait(chunk)
+            self._untaken += 1
+
+    async def taken(self) -> None:
+        """Wait until whoever reads the stream has taken in every chunk that was given, and asks for the next."""
+        await until(lambda: not self._untaken)
 
     def text(self, text: str) -> None:
         self.give(TextDelta(0, text))
@@ -97,7 +105,7 @@ class HandModel:
 class HandModels:
     """A catalog of one, which may be `gone`, or nobody's choice (`undecided`)."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: HandModel) -> None:
         self.model = model
         self.gone = False
         self.undecided = False
@@ -173,6 +181,10 @@ class Rig:
 
     async def agent(self, workspace: str = WORKSPACE) -> Agent:
         return await self.host.create(workspace)
+
+    def forget(self, agent: Agent) -> None:
+        """Have the host know nothing of an agent, as a new process would."""
+        self.host._live.pop(agent.id, None)
 
     async def log(self, agent: Agent) -> list[Event]:
         """The events of a live agent, as the store has them."""

@@ -24,7 +24,6 @@ from agentls.agent.repeats import RepeatedCalls
 from agentls.agent.retries import Retries
 from agentls.agent.time_limit import TimeLimit
 from agentls.agent.titles import FirstTitle
-from agentls.agent.watching import VARIABLE as INVARIANTS_VARIABLE
 from agentls.context.editor import EditorView
 from agentls.context.files import Files
 from agentls.context.runtime import Runtime
@@ -63,7 +62,7 @@ def build_host(settings: Settings, environment: Mapping[str, str] = os.environ) 
         instance=_new_id(),
         now=_epoch_ms,
         new_id=_new_id,
-        watches_logs=environment.get(INVARIANTS_VARIABLE) == "1",
+        watches_logs=settings.watches_logs,
         told_changed=watches.told,
         ended=(watches.close,),
     )

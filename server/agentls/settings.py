@@ -19,6 +19,7 @@ BASE_URL_VARIABLE = "AGENTLS_BASE_URL"
 MODEL_ID_VARIABLE = "AGENTLS_MODEL_ID"
 KEY_VARIABLE_VARIABLE = "AGENTLS_KEY_VARIABLE"
 MAX_RETRIES_VARIABLE = "AGENTLS_MAX_RETRIES"
+INVARIANTS_VARIABLE = "AGENTLS_INVARIANTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,14 @@ class Endpoint:
 class Settings:
     """What a server process is told. `model` names the model of new agents (None: the best that is there); `script`
     is a script of the scripted model; `max_retries` is how often a failed request is tried again in its step (None: as
-    the policy of `models/retry.py` has it)."""
+    the policy of `models/retry.py` has it); `watches_logs` has the rules of every log checked while it is written."""
 
     state_dir: Path
     model: str | None = None
     endpoint: Endpoint | None = None
     script: Path | None = None
     max_retries: int | None = None
+    watches_logs: bool = False
 
 
 def resolve(
@@ -79,4 +81,5 @@ def resolve(
         else None,
         script=Path(script).absolute() if script is not None else None,
         max_retries=int(retries) if retries is not None else None,
+        watches_logs=environment.get(INVARIANTS_VARIABLE) == "1",
     )

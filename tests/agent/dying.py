@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from agentls.agent.agent import Agent
 from agentls.core.events import Event, SessionHeader
 from agentls.core.ids import AgentId, MessageId, SessionId
-from agentls.core.transcript import Block
+from agentls.core.rows import Block
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import DraftPiece, SessionLog, SessionStore
 from tests.harness import SECONDS, Rig, rows, types

@@ -15,7 +15,7 @@ from agentls.agent.state import AgentState, OpenRequest
 from agentls.core.blocks import ToolCallBlock, ToolResultBlock, text_of
 from agentls.core.chunks import BlockEnd
 from agentls.core.events import Event, EventData, ToolResult, TurnEnd
-from agentls.core.ids import CallId
+from agentls.core.ids import AgentId, CallId
 from agentls.core.invariants import check_log
 from agentls.core.json import JsonObject
 from agentls.core.reasons import ToolCalls, TurnEndReason
@@ -25,7 +25,7 @@ from agentls.store.store import SessionStore
 from agentls.tools.registry import Registry
 from agentls.tools.tool import GRACE_SECONDS, Arguments, Output, ToolContext
 from tests.agent.watched import Disk, WatchedModel, WatchedStore
-from tests.harness import HandModel, Rig, content, idle, mid, until
+from tests.harness import HandModel, Rig, content, idle, mid, row_ids, until
 
 # Tools -----------------------------------------------------------------------------------------------------------
 
@@ -235,6 +235,27 @@ async def asked(on: Rig, text: str = "go", times: int = 1) -> Agent:
     await agent.followup(content(text), id=mid("m1"))
     await on.model.asked(times)
     return agent
+
+
+async def shown(on: Rig, agent: Agent, text: str = "half") -> None:
+    """Answer the first request as far as that, and wait until it is drawn."""
+    on.model.text(text)
+    await until(lambda: "a1.1.1/0" in row_ids(agent.view))
+
+
+async def streaming(on: Rig, text: str = "half") -> Agent:
+    """A new agent whose answer is drawn as far as that."""
+    agent = await asked(on)
+    await shown(on, agent, text)
+    return agent
+
+
+async def died(on: Rig, agent: Agent) -> AgentId:
+    """Have the agent's process die: nothing is closed, only the lock is let go as the system does."""
+    agent._loop._driver.cancel()  # type: ignore[attr-defined]
+    await agent._journal.log.close()  # type: ignore[attr-defined]
+    on.forget(agent)
+    return agent.id
 
 
 def state(agent: Agent) -> AgentState:

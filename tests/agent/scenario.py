@@ -26,7 +26,8 @@ from agentls.models.model import ModelRequest
 from agentls.models.retry import RetryPolicy
 from agentls.store.store import SessionStore
 from agentls.tools.registry import Registry
-from agentls.tools.tool import Arguments, Output, ToolContext
+from agentls.tools.tool import Output, ToolContext
+from tests.agent.hands import AtArguments
 from tests.harness import HandModel, Rig
 
 Answer = tuple[Chunk, ...]
@@ -76,10 +77,6 @@ class ScriptModel(HandModel):
         for chunk in answer:
             await asyncio.sleep(0)
             yield chunk
-
-
-class AtArguments(Arguments):
-    at: str
 
 
 @dataclass

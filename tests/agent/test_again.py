@@ -13,7 +13,7 @@ from agentls.agent.go_on import GoOn
 from agentls.agent.hooks import Enter, Entry, Hooks, Reject
 from agentls.core.events import TurnStart
 from agentls.core.reasons import Completed, MaxTokens, RetryTrigger
-from tests.agent.hands import Before, HandRig, asked, call, datas, ends, hands, over, state, waits
+from tests.agent.hands import Before, HandRig, asked, call, datas, died, ends, hands, over, state, streaming, waits
 from tests.harness import content, idle, mid, notice, rows, sent_texts, types, until
 
 
@@ -56,12 +56,7 @@ async def test_a_turn_that_did_not_complete_is_tried_again_in_a_turn_of_its_own(
 
 async def test_a_turn_that_a_dying_server_left_is_tried_again(tmp_path: Path) -> None:
     async with hands(tmp_path) as on:
-        agent = await asked(on)
-        name = agent.id
-        # The process dies here: nothing is closed, only the lock is let go as the system does.
-        agent._loop._driver.cancel()  # type: ignore[attr-defined]
-        await agent._journal.log.close()  # type: ignore[attr-defined]
-        on.host._live.clear()
+        name = await died(on, await asked(on))
         async with hands(tmp_path) as again:
             agent = await again.host.get(name)
             assert state(agent).last_turn is not None
@@ -173,9 +168,7 @@ async def test_a_retry_that_cannot_be_saved_is_refused(on: HandRig) -> None:
 
 
 async def test_a_model_whose_answer_broke_off_is_told_to_go_on(on: HandRig) -> None:
-    agent = await asked(on)
-    on.model.text("half a")
-    await until(lambda: "a1.1.1/0" in [row.id for row in rows(agent.view)])
+    agent = await streaming(on, "half a")
     await agent.cancel("user")
     await agent.retry(1, id=mid("again"))
     sent = sent_texts(await on.model.asked(2))

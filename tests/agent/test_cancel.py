@@ -15,6 +15,7 @@ from agentls.core.events import TurnCancel, TurnEnd
 from agentls.core.ids import CallId
 from agentls.core.reasons import TurnAborted
 from agentls.models.model import ModelRequest
+from tests.agent.hands import state, streaming
 from tests.harness import HandModel, Rig, content, idle, mid, notice, rig, row_ids, rows, sent_texts, types, until
 
 
@@ -29,16 +30,9 @@ async def agent(on: Rig) -> Agent:
     return await on.agent()
 
 
-async def streaming(on: Rig, agent: Agent, text: str = "half") -> None:
-    await agent.followup(content("one"), id=mid("m1"))
-    await on.model.asked(1)
-    on.model.text(text)
-    await until(lambda: "a1.1.1/0" in row_ids(agent.view))
-
-
-async def test_text_already_shown_stays_in_history_and_the_connection_is_closed(agent: Agent, on: Rig) -> None:
+async def test_text_already_shown_stays_in_history_and_the_connection_is_closed(on: Rig) -> None:
     """Statement 60."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     cancelled = await agent.cancel("user", keep_inbox=True)
     assert cancelled.outcome == "cancelled"
     assert on.model.closed == 1
@@ -47,7 +41,7 @@ async def test_text_already_shown_stays_in_history_and_the_connection_is_closed(
         ("turn-end", "", "interrupted"),
     ]
     await agent.followup(content("two"), id=mid("m2"))
-    assert sent_texts(await on.model.answer("ok", 2)) == ["one", "half", "two"]
+    assert sent_texts(await on.model.answer("ok", 2)) == ["go", "half", "two"]
     await idle(agent)
 
 
@@ -56,37 +50,37 @@ async def test_a_call_that_was_cut_off_leaves_no_message_and_never_runs(agent: A
     await agent.followup(content("one"), id=mid("m1"))
     await on.model.asked(1)
     on.model.give(BlockEnd(0, ToolCallBlock(CallId("x"), "ls", "{}")))
+    await on.model.taken()
     await agent.cancel("user")
     log = types(await on.log(agent))
     assert "assistant/message" not in log
     assert "tool/call" not in log
 
 
-async def test_with_keep_the_queue_is_held_and_resume_runs_it_in_order(agent: Agent, on: Rig) -> None:
+async def test_with_keep_the_queue_is_held_and_resume_runs_it_in_order(on: Rig) -> None:
     """Cases Q01 and Q03, statement 56."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     await agent.steer(content("s"), id=mid("s"))
     cancelled = await agent.cancel("user", keep_inbox=True)
     assert [(w.message_id, w.held) for w in cancelled.inbox] == [("s", True), ("b", True)]
-    assert agent.view.state is not None
-    assert (agent.view.state.status, agent.view.state.hold) == ("idle", "cancel")
+    assert (state(agent).status, state(agent).hold) == ("idle", "cancel")
     assert len(on.model.requests) == 1
     ahead = await agent.followup(content("ahead"), id=mid("m2"))
     assert ahead.outcome == "started", "a waking send runs ahead of what is held"
     assert sent_texts(await on.model.answer("1", 2))[-1] == "ahead"
     await idle(agent)
-    assert [w.held for w in agent.view.state.inbox] == [True, True]
+    assert [w.held for w in state(agent).inbox] == [True, True]
     await agent.resume()
     assert sent_texts(await on.model.answer("2", 3))[-1] == "s"
     assert sent_texts(await on.model.answer("3", 4))[-1] == "b"
     await idle(agent)
-    assert agent.view.state.hold is None
+    assert state(agent).hold is None
 
 
-async def test_without_keep_what_waits_is_discarded_in_one_event(agent: Agent, on: Rig) -> None:
+async def test_without_keep_what_waits_is_discarded_in_one_event(on: Rig) -> None:
     """Statement 55."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     await agent.steer(content("s"), id=mid("s"))
     cancelled = await agent.cancel("user")
@@ -117,9 +111,9 @@ async def test_a_cancel_right_after_the_send_hits_that_turn(agent: Agent, on: Ri
     assert row_ids(agent.view) == ["u:m1", "turn1"]
 
 
-async def test_a_cancel_in_the_gap_between_two_turns_hits_the_second(agent: Agent, on: Rig) -> None:
+async def test_a_cancel_in_the_gap_between_two_turns_hits_the_second(on: Rig) -> None:
     """Q03: what waits must not slip through the moment in which one turn has ended and the next begins."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     on.model.finish()
     await until(lambda: agent._journal.state.turns.last == 2)  # type: ignore[attr-defined]
@@ -128,16 +122,16 @@ async def test_a_cancel_in_the_gap_between_two_turns_hits_the_second(agent: Agen
     assert rows(agent.view)[-1].reason == "aborted"
 
 
-async def test_a_cancel_that_names_another_turn_is_stale(agent: Agent, on: Rig) -> None:
-    await streaming(on, agent)
+async def test_a_cancel_that_names_another_turn_is_stale(on: Rig) -> None:
+    agent = await streaming(on)
     assert (await agent.cancel("user", turn=7)).outcome == "stale"
     on.model.finish()
     await idle(agent)
     assert rows(agent.view)[-1].reason == "completed"
 
 
-async def test_the_first_cancel_counts(agent: Agent, on: Rig) -> None:
-    await streaming(on, agent)
+async def test_the_first_cancel_counts(on: Rig) -> None:
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     first = asyncio.ensure_future(agent.cancel("user", keep_inbox=True))
     second = asyncio.ensure_future(agent.cancel("parent"))
@@ -147,13 +141,12 @@ async def test_the_first_cancel_counts(agent: Agent, on: Rig) -> None:
     assert cancels == [TurnCancel(1, "user", keep_inbox=True)]
     (end,) = (event.data for event in log if isinstance(event.data, TurnEnd))
     assert end.reason == TurnAborted("user")
-    assert agent.view.state is not None
-    assert [w.held for w in agent.view.state.inbox] == [True]
+    assert [w.held for w in state(agent).inbox] == [True]
 
 
-async def test_what_comes_while_a_turn_is_being_stopped_runs_after_it(agent: Agent, on: Rig) -> None:
+async def test_what_comes_while_a_turn_is_being_stopped_runs_after_it(on: Rig) -> None:
     """Statement 56: a waking send after the abort runs at convergence, with no further wake."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("held"), id=mid("b"))
     stopping = asyncio.ensure_future(agent.cancel("user", keep_inbox=True))
     later = asyncio.ensure_future(agent.followup(content("later"), id=mid("c")))
@@ -161,15 +154,14 @@ async def test_what_comes_while_a_turn_is_being_stopped_runs_after_it(agent: Age
     assert (await stopping).outcome == "cancelled"
     assert (await later).outcome == "queued"
     assert (await note).outcome == "injected"
-    assert sent_texts(await on.model.answer("ok", 2)) == ["one", "half", "note", "later"]
+    assert sent_texts(await on.model.answer("ok", 2)) == ["go", "half", "note", "later"]
     await idle(agent)
-    assert agent.view.state is not None
-    assert [(w.message_id, w.held) for w in agent.view.state.inbox] == [("b", True)]
+    assert [(w.message_id, w.held) for w in state(agent).inbox] == [("b", True)]
 
 
-async def test_removing_a_pending_message_takes_only_that_one(agent: Agent, on: Rig) -> None:
+async def test_removing_a_pending_message_takes_only_that_one(on: Rig) -> None:
     """Case Q12."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     await agent.followup(content("c"), id=mid("c"))
     changed = await agent.remove(mid("b"))
@@ -185,17 +177,17 @@ async def test_resuming_what_is_not_held_is_harmless(agent: Agent, on: Rig) -> N
     assert await on.log(agent) == before
 
 
-async def test_a_cancel_loses_no_text_that_was_waiting_for_its_frame(agent: Agent, on: Rig) -> None:
-    await streaming(on, agent)
+async def test_a_cancel_loses_no_text_that_was_waiting_for_its_frame(on: Rig) -> None:
+    agent = await streaming(on)
     on.model.give(TextDelta(0, " a sen"))
-    await until(lambda: on.model._chunks.empty())
+    await on.model.taken()
     await agent.cancel("user")
     assert rows(agent.view)[1].body == "half a sen"
 
 
-async def test_a_cancel_while_the_turn_before_is_closing_hits_the_one_that_follows(agent: Agent, on: Rig) -> None:
+async def test_a_cancel_while_the_turn_before_is_closing_hits_the_one_that_follows(on: Rig) -> None:
     """There is no moment in which one turn is closed and the next, which must follow, is not open."""
-    await streaming(on, agent)
+    agent = await streaming(on)
     stopping = asyncio.ensure_future(agent.cancel("user", keep_inbox=True))
     await asyncio.sleep(0)
     sending = asyncio.ensure_future(agent.followup(content("two"), id=mid("m2")))
@@ -224,24 +216,21 @@ class RudeModel(HandModel):
 
 async def test_a_cancel_wins_over_a_fault_of_our_own(tmp_path: Path) -> None:
     on = Rig(tmp_path, RudeModel())
-    agent = await on.agent()
-    await streaming(on, agent)
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     assert (await agent.cancel("user")).outcome == "cancelled"
     assert [(b.kind, b.state, b.reason) for b in rows(agent.view)[1:]] == [
         ("assistant", "interrupted", None),
         ("turn-end", "interrupted", "aborted"),
     ]
-    assert agent.view.state is not None
-    assert agent.view.state.inbox == ()
+    assert state(agent).inbox == ()
     await on.host.close()
 
 
-async def test_a_hold_that_holds_nothing_any_more_is_not_told(agent: Agent, on: Rig) -> None:
-    await streaming(on, agent)
+async def test_a_hold_that_holds_nothing_any_more_is_not_told(on: Rig) -> None:
+    agent = await streaming(on)
     await agent.followup(content("b"), id=mid("b"))
     await agent.cancel("user", keep_inbox=True)
-    assert agent.view.state is not None
-    assert agent.view.state.hold == "cancel"
+    assert state(agent).hold == "cancel"
     await agent.remove(mid("b"))
-    assert agent.view.state.hold is None
+    assert state(agent).hold is None

@@ -28,6 +28,7 @@ from tests.agent.hands import (
     over,
     registry,
     request,
+    shown,
     state,
     waits,
 )
@@ -41,10 +42,6 @@ async def resting(on: Rig, agent: Agent) -> None:
     await idle(agent)
 
 
-async def streaming(on: Rig, agent: Agent) -> None:
-    on.model.text("half")
-
-
 async def asking(on: Rig, agent: Agent) -> None:
     call(on.model, ("touch", "a"))
     await request(agent)
@@ -56,7 +53,7 @@ async def calling(on: Rig, agent: Agent) -> None:
     await until(lambda: on.bodies.begun)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("comes_to", [resting, streaming, asking, calling])
+@pytest.mark.parametrize("comes_to", [resting, shown, asking, calling])
 @pytest.mark.parametrize("lands", ["followup", "steer"])
 def test_a_message_that_lands_while_an_agent_closes_asks_no_model(
     tmp_path: Path, comes_to: Callable[[Rig, Agent], Awaitable[None]], lands: str
@@ -157,7 +154,7 @@ async def test_a_hook_that_fails_at_the_close_keeps_nothing_held(tmp_path: Path)
     async with hands(tmp_path, Hooks(closed=(failing, told.append))) as on:
         agent = await on.agent()
         await agent.close()
-        on.host._live.clear()
+        on.forget(agent)
         assert told == [agent.id]
         assert (await on.host.get(agent.id)) is not agent
 
@@ -179,7 +176,7 @@ async def test_a_close_that_is_cancelled_lets_the_session_go(tmp_path: Path) -> 
         await asyncio.wait([closing])
         assert closing.cancelled()
         assert ended == ["ended"]
-        on.host._live.clear()
+        on.forget(agent)
         assert (await on.host.get(agent.id)) is not agent
 
 

@@ -9,6 +9,7 @@ from agentls.core.blocks import ToolCallBlock
 from agentls.core.chunks import BlockEnd
 from agentls.core.ids import CallId
 from agentls.core.reasons import ToolCalls
+from tests.agent.hands import died, streaming
 from tests.agent.watched import watched
 from tests.harness import content, idle, mid, notice, row_ids, until
 
@@ -71,11 +72,7 @@ async def test_a_failed_attempt_closes_the_turn_and_holds_what_waits(tmp_path: P
 
 async def test_a_cancel_is_on_disk_before_it_closes_the_turn_in_one_batch(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, disk):
-        agent = await on.agent()
-        await agent.followup(content("a"), id=mid("m1"))
-        await on.model.asked(1)
-        on.model.text("half")
-        await until(lambda: "a1.1.1/0" in row_ids(agent.view))
+        agent = await streaming(on)
         await agent.followup(content("b"), id=mid("m2"))
         disk.acts.clear()
         await agent.cancel("user", keep_inbox=True)
@@ -118,16 +115,7 @@ async def test_an_injection_into_a_running_turn_and_a_resume_are_barriers(tmp_pa
 
 async def test_a_repair_is_one_barrier_and_drafts_go_after_it(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, _):
-        agent = await on.agent()
-        name = agent.id
-        await agent.followup(content("a"), id=mid("m1"))
-        await on.model.asked(1)
-        on.model.text("half")
-        await until(lambda: "a1.1.1/0" in row_ids(agent.view))
-        # The process dies here: nothing is closed, only the lock is let go as the system does.
-        agent._loop._driver.cancel()  # type: ignore[attr-defined]
-        await agent._journal.log.close()  # type: ignore[attr-defined]
-        on.host._live.clear()
+        name = await died(on, await streaming(on))
         async with watched(tmp_path) as (again, disk):
             await again.host.get(name)
             assert disk.acts == ["D assistant/message, step/end, turn/end", "drop a1.1.1"]

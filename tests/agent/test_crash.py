@@ -37,14 +37,15 @@ from agentls.core.invariants import check_log
 from agentls.core.json import JsonObject
 from agentls.core.reasons import Completed
 from agentls.core.repair import repair
+from agentls.core.rows import Block
 from agentls.core.session import SessionState
-from agentls.core.transcript import Block
 from agentls.models.retry import RetryPolicy
 from agentls.store.store import SessionStore
 from agentls.tools.registry import Registry
 from agentls.tools.tool import Output, ToolContext
 from tests.agent.dying import Death, Life, Lives, Side, lives
-from tests.agent.scenario import TOUCH, TURNS, AtArguments, Look, Scene, ScriptModel, called
+from tests.agent.hands import AtArguments, state
+from tests.agent.scenario import TOUCH, TURNS, Look, Scene, ScriptModel, called
 from tests.harness import Rig, content, mid, notice, rows, sent_texts, until
 
 Play: TypeAlias = Callable[[Scene, Agent, list[Sent]], Coroutine[Any, Any, None]]
@@ -77,7 +78,7 @@ async def _stopped(scene: Scene, agent: Agent, sent: list[Sent], *, keep_inbox: 
     """A turn that is stopped while a person is asked, with a message behind it."""
     sent.append(await agent.followup(content("one"), id=mid("first")))
     sent.append(await agent.followup(content("two"), id=mid("second")))
-    await until(lambda: _state(agent).requests)
+    await until(lambda: state(agent).requests)
     await agent.cancel("user", keep_inbox=keep_inbox)
     await _rest(agent)
 
@@ -234,8 +235,8 @@ async def test_a_death_while_a_person_is_asked_takes_the_question_back(tmp_path:
         life = every.begin(partial(_scene, "allowed"))
         agent = await life.agent()
         sent = [await agent.followup(content("one"), id=mid("first"))]
-        await until(lambda: _state(agent).requests)
-        (asked,) = _state(agent).requests
+        await until(lambda: state(agent).requests)
+        (asked,) = state(agent).requests
         await life.kill()
         last = await _goes_on(every, life, agent.id, sent, life.rig.bodies.begun, BEFORE_REPAIR)
         assert await _codes(last, agent.id) == ["TOOL_NOT_STARTED"]
@@ -281,10 +282,10 @@ async def _goes_on(
     assert repair(SessionState().apply_all(repaired), {}) == ()
     check_log(repaired)
     _check_calls(repaired, len(left), begun)
-    _check_sends(repaired, _state(agent), sent)
+    _check_sends(repaired, state(agent), sent)
     _check_rows(dead.death.drawn, rows(agent.view))
     assert rows(agent.view) == render(repaired)[1]
-    assert _state(agent).status == "idle", "nothing runs before a person says so"
+    assert state(agent).status == "idle", "nothing runs before a person says so"
     assert life.rig.model.requests == []
     await _finish(life.rig, agent)
     return life.rig
@@ -304,7 +305,7 @@ async def _finish(scene: Scene, agent: Agent) -> None:
     await agent.resume()
     assert (await agent.followup(content("three"), id=mid("last"))).outcome in ("started", "queued")
     await _rest(agent)
-    assert _state(agent).inbox == ()
+    assert state(agent).inbox == ()
     events = await scene.log(agent)
     check_log(events)
     end = next(event.data for event in reversed(events) if isinstance(event.data, TurnEnd))
@@ -441,9 +442,4 @@ class Pondering:
 
 
 async def _rest(agent: Agent) -> None:
-    await until(lambda: _state(agent).status == "idle" and agent._loop._driver.done())  # type: ignore[attr-defined]
-
-
-def _state(agent: Agent) -> AgentState:
-    assert agent.view.state is not None
-    return agent.view.state
+    await until(lambda: state(agent).status == "idle" and agent._loop._driver.done())  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ import pytest
 
 from agentls.agent.agent import Agent
 from agentls.core.invariants import check_log
+from tests.agent.hands import state
 from tests.harness import Rig, content, idle, mid, notice, rig, row_ids, sent_texts, types
 
 
@@ -60,8 +61,7 @@ async def test_running_steer_for_another_turn_goes_to_the_head_of_the_queue(agen
     await agent.followup(content("a"), id=mid("a"))
     sent = await agent.steer(content("b"), id=mid("b"), expected_turn=7)
     assert (sent.outcome, sent.position) == ("queued", 0)
-    assert agent.view.state is not None
-    assert [w.message_id for w in agent.view.state.inbox] == ["b", "a"]
+    assert [w.message_id for w in state(agent).inbox] == ["b", "a"]
 
 
 async def test_steer_that_would_rather_not_start_is_refused_with_its_content(agent: Agent, on: Rig) -> None:
@@ -79,8 +79,7 @@ async def test_a_steer_that_the_turn_did_not_take_is_the_head_of_the_queue(agent
     await agent.steer(content("s"), id=mid("s"))
     on.model.fail()
     await idle(agent)
-    assert agent.view.state is not None
-    assert [(w.message_id, w.lane, w.held) for w in agent.view.state.inbox] == [
+    assert [(w.message_id, w.lane, w.held) for w in state(agent).inbox] == [
         ("s", "queued", True),
         ("a", "queued", True),
     ]
@@ -124,8 +123,7 @@ async def test_a_repeat_neither_wakes_nor_releases(agent: Agent, on: Rig) -> Non
     await agent.cancel("user", keep_inbox=True)
     repeat = await agent.followup(content("a"), id=mid("a"))
     assert (repeat.repeated, repeat.now) == (True, "held")
-    assert agent.view.state is not None
-    assert agent.view.state.status == "idle"
+    assert state(agent).status == "idle"
 
 
 @pytest.mark.parametrize("verb", ["followup", "inject"])
@@ -153,7 +151,6 @@ async def test_every_id_leaves_exactly_once(agent: Agent, on: Rig) -> None:
     await agent.cancel("user")
     await idle(agent)
     check_log(await on.log(agent))
-    assert agent.view.state is not None
-    assert agent.view.state.inbox == ()
+    assert state(agent).inbox == ()
     assert [request for request in on.model.requests if "c" in sent_texts(request)] == []
     assert "u:c" not in row_ids(agent.view)

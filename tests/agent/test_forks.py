@@ -13,7 +13,7 @@ from agentls.core.chunks import NO_USAGE, Usage, UsageChunk
 from agentls.core.errors import SessionHeld
 from agentls.core.events import EndSeed, EventData, ModelRef
 from agentls.core.invariants import check_log
-from tests.agent.hands import asked, datas, hands, over, state, waits
+from tests.agent.hands import asked, datas, died, hands, over, state, waits
 from tests.harness import WORKSPACE, Rig, agent_id, content, idle, mid, rig, row_ids, rows, sent_texts, types
 
 
@@ -165,10 +165,8 @@ async def test_a_list_closes_nothing_of_what_it_shows(tmp_path: Path) -> None:
     """Statement 38: what a dead server left open is closed when it is loaded, not when it is looked at."""
     async with hands(tmp_path) as on:
         agent = await asked(on)
-        name, before = agent.id, await on.log(agent)
-        agent._loop._driver.cancel()  # type: ignore[attr-defined]
-        await agent._journal.log.close()  # type: ignore[attr-defined]
-        on.host._live.clear()
+        before = await on.log(agent)
+        name = await died(on, agent)
         async with hands(tmp_path) as again:
             ((listed,), _) = await again.host.list()
             assert (listed.summary.header.id, listed.agent, again.disk.acts) == (name, None, [])

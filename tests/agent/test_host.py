@@ -65,8 +65,7 @@ async def test_a_host_that_closes_keeps_text_and_queue(tmp_path: Path) -> None:
         assert [(b.kind, b.state) for b in rows(agent.view)] == [
             ("user", "done"), ("assistant", "interrupted"), ("turn-end", "interrupted"),
         ]  # fmt: skip
-        assert agent.view.state is not None
-        assert [(w.message_id, w.held) for w in agent.view.state.inbox] == [("m2", True)]
+        assert [(w.message_id, w.held) for w in state(agent).inbox] == [("m2", True)]
         assert again.model.requests == [], "nothing runs before a person says so"
         await agent.resume()
         assert sent_texts(await again.model.answer("ok", 1)) == ["one", "half", "two"]

@@ -15,8 +15,8 @@ from agentls.core.events import AgentConfig, Event, EventData, SessionHeader, St
 from agentls.core.ids import BlockId, MessageId
 from agentls.core.messages import Message
 from agentls.core.reasons import Completed, InjectionTrigger
+from agentls.core.rows import Block
 from agentls.core.sources import Notice, PluginSource
-from agentls.core.transcript import Block
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import SessionLog
 from tests.core.logs import answer, append, enqueue, opened, session, tool_call

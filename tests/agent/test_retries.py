@@ -115,11 +115,14 @@ def test_a_failed_request_is_sent_again_as_it_was_after_its_delay(tmp_path: Path
 
 
 def test_a_provider_that_says_how_long_to_wait_is_obeyed(tmp_path: Path) -> None:
+    """Statement 16."""
+
     async def play(on: Timed, agent: Agent) -> None:
         on.model.refuse("RATE_LIMIT", after_ms=7300)
         await on.model.answer("ok", 2)
         await idle(agent)
         assert 7.3 <= on.model.times[1] - on.model.times[0] < 7.3 + SOON
+        assert [retry.delay_ms for retry in datas(await on.log(agent), Retry)] == [7300]  # type: ignore[attr-defined]
 
     played(tmp_path, play)
 

@@ -8,25 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agentls.agent.agent import Agent
 from agentls.core.blocks import ToolResultBlock, text_of
 from agentls.core.errors import StoreUnavailable
 from agentls.core.events import Event, ToolResult
 from agentls.core.ids import AgentId
 from agentls.core.invariants import check_log
 from agentls.core.reasons import Failure, TurnFailed
-from tests.agent.hands import asked, call, datas, ends, hands
+from tests.agent.hands import asked, call, datas, ends, hands, state, streaming
 from tests.agent.watched import watched
-from tests.harness import Rig, content, idle, mid, row_ids, rows, sent_texts, until
-
-
-async def streaming(on: Rig, text: str = "shown") -> Agent:
-    agent = await on.agent()
-    await agent.followup(content("go"), id=mid("m1"))
-    await on.model.asked(1)
-    on.model.text(text)
-    await until(lambda: "a1.1.1/0" in row_ids(agent.view))
-    return agent
+from tests.harness import content, idle, mid, rows, sent_texts, until
 
 
 def result_texts(log: Sequence[Event]) -> list[str]:
@@ -35,14 +25,9 @@ def result_texts(log: Sequence[Event]) -> list[str]:
     return [text_of(block.content) for block in blocks]
 
 
-def store_of(agent: Agent) -> str:
-    assert agent.view.state is not None
-    return agent.view.state.store
-
-
 async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, disk):
-        agent = await streaming(on)
+        agent = await streaming(on, "shown")
         disk.full = True
         refused = await agent.followup(content("unsaved"), id=mid("m2"))
         assert (refused.outcome, refused.reason, refused.content) == (
@@ -50,9 +35,8 @@ async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: P
             "store-unavailable",
             content("unsaved"),
         )
-        assert store_of(agent) == "unavailable"
-        assert agent.view.state is not None
-        assert agent.view.state.status == "suspended"
+        assert state(agent).store == "unavailable"
+        assert state(agent).status == "suspended"
         assert rows(agent.view)[-1].volatile
         assert on.model.closed == 1, "the model is stopped"
         repeat = await agent.followup(content("go"), id=mid("m1"))
@@ -60,7 +44,7 @@ async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: P
         with pytest.raises(StoreUnavailable):
             await agent.cancel("user")
         disk.full = False
-        await until(lambda: store_of(agent) == "ok")
+        await until(lambda: state(agent).store == "ok")
         assert [(b.kind, b.body, b.state) for b in rows(agent.view)][1] == ("assistant", "shown", "interrupted")
         error = next(block for block in rows(agent.view) if block.kind == "error")
         assert "the disk is full" in error.body
@@ -73,12 +57,12 @@ async def test_a_failed_commit_suspends_and_recovery_closes_the_turn(tmp_path: P
 
 async def test_text_that_could_not_be_stored_is_neither_drawn_nor_kept(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, disk):
-        agent = await streaming(on)
+        agent = await streaming(on, "shown")
         disk.drafts_full = True
         on.model.text(" NEVER-STORED")
-        await until(lambda: store_of(agent) == "unavailable")
+        await until(lambda: state(agent).store == "unavailable")
         disk.drafts_full = False
-        await until(lambda: store_of(agent) == "ok")
+        await until(lambda: state(agent).store == "ok")
         assert [b.body for b in rows(agent.view) if b.kind == "assistant"] == ["shown"]
         await agent.followup(content("on"), id=mid("m2"))
         assert sent_texts(await on.model.answer("ok", 2)) == ["go", "shown", "on"]
@@ -87,29 +71,28 @@ async def test_text_that_could_not_be_stored_is_neither_drawn_nor_kept(tmp_path:
 
 async def test_a_commit_that_was_under_way_when_a_draft_failed_counts(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, disk):
-        agent = await streaming(on)
+        agent = await streaming(on, "shown")
         disk.gate = asyncio.Event()
         steering = asyncio.ensure_future(agent.steer(content("s"), id=mid("s1")))
         await until(lambda: agent._journal.state.inbox.steering)  # type: ignore[attr-defined]
         agent._journal.break_off(StoreUnavailable("the disk is full"))  # type: ignore[attr-defined]
         disk.gate.set()
         assert (await steering).outcome == "steering"
-        await until(lambda: store_of(agent) == "ok")
+        await until(lambda: state(agent).store == "ok")
         error = next(block for block in rows(agent.view) if block.kind == "error")
         assert "the disk is full" in error.body
-        assert agent.view.state is not None
-        assert [(w.message_id, w.held) for w in agent.view.state.inbox] == [("s1", True)]
+        assert [(w.message_id, w.held) for w in state(agent).inbox] == [("s1", True)]
         check_log(await on.log(agent))
 
 
 async def test_a_closed_agent_recovers_nothing_more(tmp_path: Path) -> None:
     async with watched(tmp_path) as (on, disk):
-        agent = await streaming(on)
+        agent = await streaming(on, "shown")
         disk.full = True
         await agent.followup(content("unsaved"), id=mid("m2"))
         await agent.close()
         disk.full = False
-        on.host._live.clear()
+        on.forget(agent)
         name = agent.id
     async with watched(tmp_path) as (again, _):
         agent = await again.host.get(name)
@@ -139,10 +122,10 @@ async def test_a_close_saves_what_had_finished_where_the_disk_takes_writes_again
 async def closed_on_a_full_disk(directory: Path) -> AgentId:
     """An agent that was closed in the middle of an answer, and could not save that."""
     async with watched(directory) as (on, disk):
-        agent = await streaming(on)
+        agent = await streaming(on, "shown")
         disk.full = True
         await agent.close()
-        on.host._live.clear()
+        on.forget(agent)
         disk.full = False
         return agent.id
 

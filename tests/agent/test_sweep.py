@@ -12,9 +12,12 @@ import pytest
 
 from agentls.agent.agent import Agent, Sent
 from agentls.agent.pages import render
+from agentls.core.blocks import ToolCallBlock, ToolResultBlock
 from agentls.core.events import Dequeue, Discard, Enqueue, Event
+from agentls.core.ids import CallId
 from agentls.core.invariants import check_log
 from agentls.core.session import SessionState
+from agentls.models.model import ModelRequest
 from agentls.store.store import SessionStore
 from tests.agent.memory import MemoryStore
 from tests.agent.scenario import TURNS, Scene
@@ -37,6 +40,10 @@ ACTIONS: dict[str, Callable[[Agent], Awaitable[object]]] = {
 }
 
 
+REORDERING = ("promote", "move", "remove the first")
+"""Actions after which the two messages may stand in another order."""
+
+
 async def _answer(agent: Agent) -> object:
     state = agent.view.state
     assert state is not None
@@ -50,8 +57,8 @@ async def _answer(agent: Agent) -> object:
 def test_whatever_comes_at_any_step_of_a_turn_the_log_adds_up(
     turn: str, action: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Statements 49, 50, 55, 56 and 58 at every step: nothing hangs, every id has one exit, what is drawn is what the
-    log says, and the next request is one that a provider takes."""
+    """Statements 49 and 58 at every step: nothing hangs, what waits has its turn in its order, every id has one exit,
+    what is drawn is what the log says, and each request has the answers of its calls where a provider takes them."""
     step, steps = 0, 1
     while step < steps:
         steps = run_stepping(lambda loop, step=step: _play(loop, tmp_path, turn, action, step))  # type: ignore[misc]
@@ -86,6 +93,13 @@ async def _play(loop: SteppingLoop, tmp_path: Path, turn: str, action: str, step
     await _rest(agent)
     events = await scene.log(agent)
     _check(events, agent, sent)
+    if action not in REORDERING:
+        turns = {str(event.data.id): event.data.turn for event in events if isinstance(event.data, Dequeue)}
+        # What a hold keeps to the end has no turn.
+        taken = [turns[name] for name in ("first", "second", "last") if name in turns]
+        assert taken == sorted(taken)
+    for request in scene.model.requests:
+        _check_request(request)
     await scene.host.close()
     return took
 
@@ -119,3 +133,16 @@ def _check(events: list[Event], agent: Agent, sent: list[Sent]) -> None:
     assert SessionState().apply_all(events) == agent._journal.state  # type: ignore[attr-defined]
     _, drawn = render(events)
     assert rows(agent.view) == drawn, "live and replayed transcripts are one"
+
+
+def _check_request(request: ModelRequest) -> None:
+    """Every call is answered, in order and before anything else is said, and nothing else is."""
+    due: list[CallId] = []
+    for message in request.messages:
+        results = [block.tool_call_id for block in message.content if isinstance(block, ToolResultBlock)]
+        assert results == due[: len(results)], "results answer the calls before them, in their order"
+        due = due[len(results) :]
+        if not results:
+            assert due == [], "nothing is said between a call and its result"
+            due = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
+    assert due == [], "no call is left open"

@@ -8,16 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from agentls.agent.agent import Answered
+from agentls.agent.agent import Agent, Answered
 from agentls.agent.hooks import Enter, Entry, Hooks, Use
 from agentls.agent.request import model_request
 from agentls.agent.tool_calls import LIMIT
-from agentls.core.events import RequestSent, ToolResult, ToolStart
+from agentls.core.events import ApprovalAsked, ApprovalDecided, RequestSent, ToolResult, ToolStart
 from agentls.core.json import JsonValue
 from agentls.core.reasons import Completed, TurnAborted, TurnFailed
 from agentls.core.session import SessionState
 from agentls.tools.tool import Output
-from tests.agent.hands import Before, Guarding, asked, call, codes, datas, ends, hands, over, request, results, state
+from tests.agent.hands import (
+    Before,
+    Guarding,
+    HandRig,
+    asked,
+    call,
+    codes,
+    datas,
+    ends,
+    hands,
+    over,
+    request,
+    results,
+    state,
+)
 from tests.agent.watched import Disk
 from tests.harness import content, idle, mid, notice, sent_texts, until
 
@@ -112,9 +126,7 @@ async def test_a_fault_of_ours_starts_nothing_more_and_lets_run_what_runs(tmp_pa
         assert (end.failure.code, state(agent).hold) == ("INTERNAL", "error")
 
 
-async def test_after_a_fault_nobody_is_asked_and_no_leave_starts_anything(tmp_path: Path) -> None:
-    """Statement 63: an approval that waits when another call fails by a mistake of ours is closed."""
-
+async def test_a_fault_takes_back_what_another_call_asks_a_person(tmp_path: Path) -> None:
     async def fails(use: Use) -> None:
         raise RuntimeError("a mistake")
 
@@ -125,10 +137,14 @@ async def test_after_a_fault_nobody_is_asked_and_no_leave_starts_anything(tmp_pa
         assert on.bodies.begun == []
         log = await on.log(agent)
         assert codes(log) == [("t1.1.1", "TOOL_NOT_STARTED"), ("t1.1.2", "TOOL_NOT_STARTED")]
+        assert len(datas(log, ApprovalAsked)) == 1
+        assert [one.decision for one in datas(log, ApprovalDecided)] == ["cancelled"]  # type: ignore[attr-defined]
         assert state(agent).requests == ()
 
 
 async def test_after_a_fault_leave_is_not_taken_any_more_while_bodies_run_on(tmp_path: Path) -> None:
+    """Statement 63."""
+
     async def fails(use: Use) -> None:
         if use.arguments["at"] == "c":
             await until(lambda: on.bodies.begun and state(agent).requests)
@@ -150,28 +166,39 @@ async def test_after_a_fault_leave_is_not_taken_any_more_while_bodies_run_on(tmp
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ending", ["cancel", "close"])
-async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(tmp_path: Path, ending: str) -> None:
+async def deaf(on: HandRig) -> Agent:
+    """An agent with two calls, of which the first runs and does not hear of its end."""
+    agent = await asked(on)
+    on.bodies.hold("a")
+    on.bodies.deaf.add("a")
+    call(on.model, ("solo", "a"), ("solo", "b"))
+    await until(lambda: on.bodies.begun)
+    return agent
+
+
+async def test_a_body_that_does_not_hear_of_its_end_is_left_behind(tmp_path: Path) -> None:
     async with hands(tmp_path, grace=0.01) as on:
-        agent = await asked(on)
-        on.bodies.hold("a")
-        on.bodies.deaf.add("a")
-        call(on.model, ("solo", "a"), ("solo", "b"))
-        await until(lambda: on.bodies.begun)
-        if ending == "close":
-            await on.host.close()
-        else:
-            await agent.cancel("user")
-            assert codes(await on.log(agent)) == [("t1.1.1", "ABORTED"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
-            await agent.followup(content("go on"), id=mid("m2"))
-            await on.model.asked(2)
-            call(on.model, ("solo", "c"))
-            await on.model.asked(3)
-            on.bodies.end("a", "far too late")
-            assert results(await over(on, agent, 3))[2:] == [("t2.1.1", "did c")]
-            assert len(codes(await on.log(agent))) == 3
-        if ending == "close":
-            on.bodies.end("a")
+        agent = await deaf(on)
+        await agent.cancel("user")
+        assert codes(await on.log(agent)) == [("t1.1.1", "ABORTED"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
+        await agent.followup(content("go on"), id=mid("m2"))
+        await on.model.asked(2)
+        call(on.model, ("solo", "c"))
+        await on.model.asked(3)
+        on.bodies.end("a", "far too late")
+        assert results(await over(on, agent, 3))[2:] == [("t2.1.1", "did c")]
+        assert len(codes(await on.log(agent))) == 3
+
+
+async def test_a_close_leaves_behind_what_does_not_hear_of_it(tmp_path: Path) -> None:
+    async with hands(tmp_path, grace=0.01) as on:
+        agent = await deaf(on)
+        await on.host.close()
+        async with hands(tmp_path) as again:
+            log = await again.log(await again.host.get(agent.id))
+            assert codes(log) == [("t1.1.1", "ABORTED"), ("t1.1.2", "ABORTED_BEFORE_DISPATCH")]
+            assert ends(log) == [TurnAborted("disposed")]
+        on.bodies.end("a")
 
 
 async def test_a_disk_that_refuses_is_tried_again_also_beside_a_body_that_does_not_end(tmp_path: Path) -> None:

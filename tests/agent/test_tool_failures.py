@@ -12,11 +12,15 @@ import pytest
 from agentls.agent.hooks import Hooks
 from agentls.agent.repeats import REFUSED, REMINDED, RepeatedCalls
 from agentls.agent.time_limit import TimeLimit
+from agentls.core.invariants import check_log
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.reasons import Completed
+from agentls.store.store import SessionStore
 from agentls.tools.tool import ToolContext
-from tests.agent.hands import AtArguments, Tool, asked, call, codes, ends, hands, over, results
-from tests.harness import rows, sent_texts, until
+from tests.agent.hands import AtArguments, Bodies, Tool, asked, call, codes, ends, hands, over, registry, results
+from tests.agent.memory import MemoryStore
+from tests.agent.stepping import SteppingLoop, run_stepping
+from tests.harness import Rig, rows, sent_texts, until
 
 
 @pytest.mark.parametrize(
@@ -57,26 +61,28 @@ async def test_a_tool_that_fails_by_its_own_mistake_fails_its_call_only(tmp_path
         assert codes(await on.log(agent)) == [("t1.1.1", "TOOL_FAILED")]
 
 
-async def test_a_body_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
-    async with hands(tmp_path, Hooks(execute=(TimeLimit(0.01),))) as on:
-        agent = await asked(on)
-        on.bodies.hold("a")
-        call(on.model, ("solo", "a"), ("solo", "b"))
-        assert results(await over(on, agent, 2))[1] == ("t1.1.2", "did b")
-        assert on.bodies.stopped == ["a"]
-        assert codes(await on.log(agent)) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_body_that_takes_too_long_is_stopped_or_left_behind(tmp_path: Path, deaf: bool) -> None:
+    """In counted time, since another call has to end within the same limit."""
 
-
-async def test_a_body_that_does_not_hear_of_its_time_limit_is_left_behind(tmp_path: Path) -> None:
-    async with hands(tmp_path, Hooks(execute=(TimeLimit(0.01),)), grace=0.01) as on:
+    async def main(_: SteppingLoop) -> None:
+        bodies, store = Bodies(), cast(SessionStore, MemoryStore())
+        limit = Hooks(execute=(TimeLimit(0.01),))
+        on = Rig(tmp_path, store=store, hooks=limit, registry=registry(bodies), grace=0.01)
         agent = await asked(on)
-        on.bodies.hold("a")
-        on.bodies.deaf.add("a")
+        bodies.hold("a")
+        bodies.deaf |= {"a"} if deaf else set()
         call(on.model, ("solo", "a"), ("solo", "b"))
         await on.model.asked(2)
-        on.bodies.end("a", "too late")
-        await over(on, agent, 2)
-        assert codes(await on.log(agent)) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
+        assert bodies.stopped == ["a"]
+        bodies.end("a", "too late")
+        assert results(await over(on, agent, 2))[1] == ("t1.1.2", "did b")
+        log = await on.log(agent)
+        assert codes(log) == [("t1.1.1", "TIMEOUT"), ("t1.1.2", None)]
+        check_log(log)
+        await on.host.close()
+
+    run_stepping(main)
 
 
 async def test_a_body_with_a_time_limit_of_its_own_is_not_taken_for_ours(tmp_path: Path) -> None:

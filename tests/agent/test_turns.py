@@ -14,6 +14,7 @@ from agentls.core.events import RequestSent, ToolResult
 from agentls.core.ids import CallId
 from agentls.core.invariants import check_log
 from agentls.core.reasons import MaxTokens, Stop, ToolCalls
+from tests.agent.hands import state
 from tests.harness import Rig, content, idle, mid, notice, rig, row_ids, rows, sent_texts, types, until
 
 
@@ -28,8 +29,7 @@ async def test_a_followup_is_answered_and_the_log_holds_every_step(on: Rig) -> N
     agent = await on.agent()
     sent = await agent.followup(content("hello"), id=mid("m1"))
     assert (sent.outcome, sent.turn) == ("started", 1)
-    assert agent.view.state is not None
-    assert agent.view.state.status == "running"
+    assert state(agent).status == "running"
     request = await on.model.asked(1)
     assert sent_texts(request) == ["hello"]
     assert request.system.startswith("You are")
@@ -48,8 +48,8 @@ async def test_a_followup_is_answered_and_the_log_holds_every_step(on: Rig) -> N
         ("assistant", "hi there", "done"),
         ("turn-end", "", "done"),
     ]
-    assert agent.view.state.usage == Usage(7, 3)
-    assert agent.view.state.context_tokens == 10
+    assert state(agent).usage == Usage(7, 3)
+    assert state(agent).context_tokens == 10
     check_log(log)
 
 
@@ -105,8 +105,7 @@ async def test_an_injection_while_idle_draws_one_row_and_asks_no_model(on: Rig) 
     sent = await agent.inject(content("main -> dev"), id=mid("i1"), source=notice())
     assert sent.outcome == "injected"
     assert row_ids(agent.view) == ["c:i1"]
-    assert agent.view.state is not None
-    assert (agent.view.state.status, agent.view.state.last_turn) == ("idle", None)
+    assert (state(agent).status, state(agent).last_turn) == ("idle", None)
     assert on.model.requests == []
     await agent.followup(content("go"), id=mid("m1"))
     assert sent_texts(await on.model.answer("ok", 1)) == ["main -> dev", "go"]
@@ -137,8 +136,7 @@ async def test_a_quiet_message_waits_for_the_next_wake_and_keeps_its_place(on: R
     agent = await on.agent()
     quiet = await agent.send(content("quiet"), id=mid("q1"), wakeup=False)
     assert (quiet.outcome, quiet.position) == ("queued", 0)
-    assert agent.view.state is not None
-    assert agent.view.state.status == "idle"
+    assert state(agent).status == "idle"
     loud = await agent.followup(content("loud"), id=mid("m1"))
     assert (loud.outcome, loud.position) == ("queued", 1)
     assert sent_texts(await on.model.answer("1", 1)) == ["quiet"]
@@ -175,9 +173,9 @@ async def test_the_output_limit_ends_the_turn_and_a_waiting_steer_opens_the_next
     assert sent_texts(await on.model.answer("ok", 2)) == ["one", "lo", "s"]
     await idle(agent)
     assert row_ids(agent.view) == ["u:m1", "a1.1.1/0", "t1.1.1", "turn1", "u:s1", "a2.1.1/0", "turn2"]
-    assert agent.view.state is not None
-    assert agent.view.state.last_turn is not None
-    assert (agent.view.state.hold, agent.view.state.last_turn.reason) == (None, "completed")
+    last = state(agent).last_turn
+    assert last is not None
+    assert (state(agent).hold, last.reason) == (None, "completed")
 
 
 async def test_a_failed_request_ends_the_turn_holds_what_waits_and_the_next_send_works(on: Rig) -> None:
@@ -188,11 +186,10 @@ async def test_a_failed_request_ends_the_turn_holds_what_waits_and_the_next_send
     await agent.followup(content("waiting"), id=mid("m2"))
     on.model.fail("RATE_LIMIT", "slow down")
     await idle(agent)
-    state = agent.view.state
-    assert state is not None
-    assert state.last_turn is not None
-    assert (state.last_turn.reason, state.hold) == ("error", "error")
-    assert [(w.message_id, w.held) for w in state.inbox] == [("m2", True)]
+    last = state(agent).last_turn
+    assert last is not None
+    assert (last.reason, state(agent).hold) == ("error", "error")
+    assert [(w.message_id, w.held) for w in state(agent).inbox] == [("m2", True)]
     assert [(b.kind, b.state) for b in rows(agent.view)] == [
         ("user", "done"), ("assistant", "failed"), ("error", "failed"), ("turn-end", "failed"),
     ]  # fmt: skip
@@ -201,7 +198,7 @@ async def test_a_failed_request_ends_the_turn_holds_what_waits_and_the_next_send
     assert again.outcome == "started"
     assert sent_texts(await on.model.answer("ok", 2)) == ["one", "again"], "what failed is never sent"
     await idle(agent)
-    assert [w.message_id for w in agent.view.state.inbox] == ["m2"] if agent.view.state else False
+    assert [w.message_id for w in state(agent).inbox] == ["m2"]
 
 
 async def test_a_model_that_left_the_catalog_is_a_failure_that_says_so(on: Rig) -> None:
@@ -225,9 +222,9 @@ async def test_a_fault_of_our_own_closes_the_turn_and_loses_nothing(on: Rig) -> 
     on.model.text("half")
     on.model.give("no chunk")  # type: ignore[arg-type]
     await idle(agent)
-    assert agent.view.state is not None
-    assert agent.view.state.last_turn is not None
-    assert (agent.view.state.last_turn.reason, agent.view.state.hold) == ("error", "error")
+    last = state(agent).last_turn
+    assert last is not None
+    assert (last.reason, state(agent).hold) == ("error", "error")
     kinds = [(b.kind, b.state) for b in rows(agent.view)]
     assert ("assistant", "interrupted") in kinds
     await agent.resume()
@@ -262,7 +259,7 @@ async def test_arguments_nested_beyond_any_parser_are_a_row_and_never_block_a_lo
     assert [b.kind for b in rows(agent.view)] == ["user", "assistant", "tool", "assistant", "turn-end"]
     name, drawn = agent.id, rows(agent.view)
     await agent.close()
-    on.host._live.clear()
+    on.forget(agent)
     assert rows((await on.host.get(name)).view) == drawn
 
 
@@ -283,7 +280,7 @@ async def test_a_cancelled_request_still_counts_what_it_cost(on: Rig) -> None:
     await agent.followup(content("go"), id=mid("m1"))
     await on.model.asked(1)
     on.model.give(TextDelta(0, "half"), UsageChunk(Usage(100, 5)))
-    await until(lambda: on.model._chunks.empty() and "a1.1.1/0" in row_ids(agent.view))
+    await on.model.taken()
+    await until(lambda: "a1.1.1/0" in row_ids(agent.view))
     await agent.cancel("user")
-    assert agent.view.state is not None
-    assert agent.view.state.usage == Usage(100, 5)
+    assert state(agent).usage == Usage(100, 5)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from agentls.agent.view import PAGE, TOMBSTONES, AppendOp, DropOp, Frame, PutOp, View
 from agentls.core.ids import BlockId
-from agentls.core.transcript import Append, Block, Change, Drop, Put
+from agentls.core.rows import Block
+from agentls.core.transcript import Append, Change, Drop, Put
 
 
 def block(name: str, body: str = "", **facts: object) -> Block:

@@ -33,7 +33,7 @@ def retaining(of: Moment, reading: Reading, time: int = 0) -> Moment:
     """The moment after history has taken in what a producer said."""
     if reading is UNCHANGED:
         return of
-    return replace(of, retained=Retained(MessageId("m"), reading, time))
+    return replace(of, retained=Retained(reading, time))
 
 
 def text(reading: Reading) -> dict[str, str]:

@@ -212,6 +212,16 @@ async def test_what_is_no_file_is_named_by_its_uri(space: Space) -> None:
     }
 
 
+async def test_what_is_no_file_is_one_line_each_and_bounded(space: Space) -> None:
+    many = tuple(f"untitled:{n}\n{'x' * 1_000}" for n in range(UNSAVED_MAX + 7))
+    told = await space.told(FakeEditor(focus=Focus(many[0], dirty=(*many, *many))))
+    lines = told["unsaved files"].split("\n")
+    assert told["active file"] == lines[0]
+    assert lines[0].startswith("untitled:0 xxx")
+    assert (len(lines), lines[-1]) == (UNSAVED_MAX + 1, "... (7 more files)")
+    assert max(map(len, lines)) < 250
+
+
 # What is unsaved -----------------------------------------------------------------------------------------------
 
 

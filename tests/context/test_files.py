@@ -375,11 +375,11 @@ async def test_each_session_has_its_own_news(agent: Agent) -> None:
     agent.make("a")
     reading = await agent.files.read(other)
     assert text(reading) == {"changed": "a"}
-    agent.files.committed(other, reading)
+    agent.files.committed(other.session, reading)
     assert await agent.files.read(retaining(other, reading)) is UNCHANGED
     agent.files.forget(SessionId("other"))
     agent.files.forget(SessionId("other"))
-    agent.files.committed(other, reading)
+    agent.files.committed(other.session, reading)
 
 
 async def test_a_workspace_that_vanishes_is_told_by_the_files_that_the_agent_knew(agent: Agent) -> None:

@@ -40,7 +40,7 @@ class Saying:
             raise self.says
         return self.says
 
-    def committed(self, moment: Moment, reading: Reading) -> None:
+    def committed(self, session: SessionId, reading: Reading) -> None:
         self.begun.append(reading)
 
     def forget(self, session: SessionId) -> None:
@@ -237,7 +237,7 @@ async def test_what_fails_after_a_step_has_begun_or_a_session_has_ended_keeps_no
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Bad(Saying):
-        def committed(self, moment: Moment, reading: Reading) -> None:
+        def committed(self, session: SessionId, reading: Reading) -> None:
             raise KeyError
 
         def forget(self, session: SessionId) -> None:

@@ -12,19 +12,19 @@ from agentls.core.sources import ContextForm, Notice, PluginSource, Section, Sna
 READING = Snapshot((Section("branch", "main"),))
 
 
-def said(message: str, form: ContextForm, producer: str = "git") -> Event:
+def said(message: str, form: ContextForm, producer: str = "git", time: int = 5) -> Event:
     source = PluginSource(producer, form)
-    return Event(0, 5, UserMessage(Message(MessageId(message), "user", (TextBlock("t"),), source)))
+    return Event(0, time, UserMessage(Message(MessageId(message), "user", (TextBlock("t"),), source)))
 
 
 def test_the_newest_snapshot_of_a_producer_is_kept_until_its_marker_clears_it() -> None:
     contexts = Contexts().apply(said("p1.1.1", READING))
     kept = contexts.of("git")
     assert kept is not None
-    assert (kept.message, kept.sections, kept.time) == ("p1.1.1", READING.sections, 5)
-    cleared = contexts.apply(said("p1.2.1", Notice("gone"))).of("git")
+    assert (kept.sections, kept.time) == (READING.sections, 5)
+    cleared = contexts.apply(said("p1.2.1", Notice("gone"), time=7)).of("git")
     assert cleared is not None
-    assert (cleared.message, cleared.sections) == ("p1.2.1", ())
+    assert (cleared.sections, cleared.time) == ((), 7)
 
 
 def test_a_client_that_has_the_name_of_a_producer_does_not_speak_for_it() -> None:

@@ -22,7 +22,7 @@ from agentls.core.events import (
 from agentls.core.ids import RequestId
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.reasons import Interrupted
-from agentls.core.transcript import Block
+from agentls.core.rows import Block
 from agentls.core.visible import visible
 from tests.core.logs import CALL, answer, opened, tool_call
 from tests.core.test_transcript import Sheet

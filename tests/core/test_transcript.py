@@ -34,6 +34,7 @@ from agentls.core.reasons import (
     TurnAborted,
     TurnFailed,
 )
+from agentls.core.rows import Block
 from agentls.core.sources import (
     Catalog,
     CatalogEntry,
@@ -51,7 +52,7 @@ from agentls.core.sources import (
     Snapshot,
     UnknownSource,
 )
-from agentls.core.transcript import Append, Block, Change, Drop, Put, Transcript
+from agentls.core.transcript import Append, Change, Drop, Put, Transcript
 from tests.core.logs import answer, append, context, enqueue, opened, session, tool_call, user
 
 ANSWER = assistant_message(1, 1, 1)

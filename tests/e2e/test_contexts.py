@@ -259,6 +259,24 @@ async def test_nothing_is_told_of_an_editor_that_has_no_part_in_it(
         assert "secret" not in str(told.json())
 
 
+async def test_a_document_that_is_no_file_is_named_by_its_own_editor_and_its_text_is_not_told(
+    server: SocketServer, model: ModelServer, work: Path
+) -> None:
+    async with server.editor() as one, server.editor(TWO) as two:
+        desk = Desk(one, model, work, await one.create(workspaceUri=work.as_uri()))
+        for editor, uri in ((one, "untitled:Untitled-1"), (two, "untitled:Untitled-2")):
+            document = types.TextDocumentItem(uri, "plaintext", 1, "secret\n")
+            editor.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
+            selected = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 6}}
+            editor.notify("agent/editorState", activeUri=uri, selections=[selected], openUris=[uri], dirtyUris=[uri])
+            await heard(editor)
+        told = await desk.turn(1, calls(LOOK), reply("well"))
+        (shown,) = (text for name, text in snapshots_of(told) if name == "editor")
+        assert "active file:\nuntitled:Untitled-1 in tester 1.0\n" in shown
+        assert shown.endswith("unsaved files:\nuntitled:Untitled-1 in tester 1.0")
+        assert not re.search("secret|Untitled-2|two 2", str(told.json()))
+
+
 async def test_the_editor_of_a_turn_is_that_of_its_newest_message_at_every_step(
     server: SocketServer, model: ModelServer, work: Path
 ) -> None:

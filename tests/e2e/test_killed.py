@@ -46,7 +46,7 @@ MOMENTS: dict[str, Moment] = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 async def test_a_killed_server_loses_nothing_and_writes_nothing_twice(moment: str, tmp_path: Path) -> None:
-    """Statements 27, 37 and 58."""
+    """Statements 37 and 58."""
     work, script, state = tmp_path / "work", tmp_path / "script.json", tmp_path / "state"
     work.mkdir()
     (work / "in.txt").write_text("read me\n")

@@ -51,7 +51,7 @@ MENTION = {"kind": "file", "label": "a.py", "uri": "file:///a.py"}
     [
         ("agent/create", {}, "workspaceUri"),
         ("agent/create", {"workspaceUri": 7}, "workspaceUri"),
-        ("agent/create", [], ""),
+        ("agent/create", [], "workspaceUri"),
         ("agent/create", {"workspaceUri": WORKSPACE, "from": {"agentId": "x"}}, "from.turn"),
         ("agent/create", {"workspaceUri": WORKSPACE, "mode": "yolo"}, "mode"),
         ("agent/followup", {**MESSAGE, "content": None}, "content"),
@@ -74,7 +74,7 @@ MENTION = {"kind": "file", "label": "a.py", "uri": "file:///a.py"}
         ("agent/inject", {**MESSAGE, "context": {"form": "notice"}}, "context.summary"),
         ("agent/inject", {**MESSAGE, "context": {"form": "notice", "summary": "x" * 121}}, "context"),
         ("agent/inject", {**MESSAGE, "context": {"form": "weather"}}, "context.form"),
-        ("agent/page", {"agentId": "x", "before": [1], "limit": 5}, "before"),
+        ("agent/page", {"agentId": "x", "before": [1], "limit": 5}, "before[1]"),
         ("agent/page", {"agentId": "x", "before": [1, 0], "limit": 0}, "limit"),
         ("agent/attach", {"agentId": "x", "since": -1}, "since"),
         ("agent/inbox/remove", {"agentId": "x"}, "messageId"),
@@ -86,7 +86,7 @@ def test_a_malformed_request_names_the_field(tmp_path: Path, method: str, params
         refused = error(talk.call(method, params))
         assert refused["code"] == -32602, refused
         assert method in refused["message"]
-        assert path in refused["message"]
+        assert refused["data"] == {"path": path}
         assert result(talk.call("agent/list"))["agents"] == []
 
 

@@ -124,6 +124,15 @@ class Client:
         async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(holds)
 
+    async def heard(self) -> None:
+        """Return when the server has taken all that was sent before."""
+        await self.refusal("agent/none")
+
+    async def settled(self) -> None:
+        """Return when what the server had to do and to ask after that has come, too."""
+        for _ in range(3):
+            await self.call("agent/list")
+
     async def close(self) -> None:
         self.writer.close()
         self._task.cancel()

@@ -34,8 +34,9 @@ from agentls.core.events import Mention, ModelRef, SessionHeader
 from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonValue
 from agentls.core.reasons import CancelCause
+from agentls.core.rows import Block
 from agentls.core.sources import MessageSource
-from agentls.core.transcript import Append, Block, Drop, Put
+from agentls.core.transcript import Append, Drop, Put
 from agentls.models.model import ModelFacts
 from agentls.store.store import SessionSummary
 from agentls.workspace.documents import Documents

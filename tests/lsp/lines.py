@@ -11,6 +11,7 @@ import orjson
 
 from agentls.agent.view import Drawn, PutOp
 from agentls.core.json import JsonObject, JsonValue
+from agentls.core.rows import Block
 from agentls.lsp import encode
 from agentls.lsp.framing import Framer, framed
 from agentls.lsp.outbox import Outbox, Outboxes
@@ -161,6 +162,16 @@ class Line:
         self.outboxes.close()
         self.valve.open.set()
         await self.writer.close()
+
+
+async def attached(*blocks: Block) -> tuple[FakeAgent, Line]:
+    """An agent with those blocks, and a client that draws it."""
+    agent = FakeAgent(blocks=blocks)
+    line = Line(agent)
+    line.ask_attach(since=False)
+    line.answer()
+    await line.settle()
+    return agent, line
 
 
 def _message(value: JsonValue) -> bytes:

@@ -14,7 +14,7 @@ from agentls.lsp.server import Hub
 from agentls.workspace.documents import Buffer
 from agentls.workspace.editor import NO_FOCUS, Focus
 from agentls.workspace.positions import Position, Range
-from agentls.workspace.uris import to_uri
+from agentls.workspace.uris import to_path, to_uri
 from tests.lsp.clients import AGENT, Client, Served, serving
 from tests.lsp.doubles import FakeHost
 
@@ -43,13 +43,8 @@ def span(*places: int) -> JsonObject:
     return {"start": {"line": first, "character": start}, "end": {"line": last, "character": end}}
 
 
-async def heard(client: Client) -> None:
-    """Return when the server has taken all that was sent before."""
-    await client.refusal("agent/none")
-
-
 def buffer(host: FakeHost, uri: str = URI) -> Buffer:
-    (only,) = host.documents.at_uri(uri)
+    (only,) = host.documents.at(to_path(uri))
     return only
 
 
@@ -66,14 +61,14 @@ async def test_any_client_tells_what_it_has_open(served: Served, host: FakeHost,
     await client.start(extension)
     open_document(client, "one\ntwo\n")
     change(client, {"range": span(1, 0, 1, 3), "text": "zwei"}, {"range": span(0, 0, 0, 0), "text": "# "})
-    await heard(client)
+    await client.heard()
     assert (buffer(host).text, buffer(host).version) == ("# one\nzwei\n", 2)
     change(client, {"text": "all of it"}, version=3)
-    await heard(client)
+    await client.heard()
     assert (buffer(host).text, buffer(host).version) == ("all of it", 3)
     client.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
-    await heard(client)
-    assert host.documents.at_uri(URI) == ()
+    await client.heard()
+    assert host.documents.at(to_path(URI)) == ()
 
 
 @pytest.mark.parametrize(("encoding", "units"), [("utf-8", 7), ("utf-16", 4), ("utf-32", 3)])
@@ -84,7 +79,7 @@ async def test_positions_count_in_the_encoding_that_was_agreed_on(
     await client.start(general={"positionEncodings": [encoding]})
     open_document(client, "é🙂xyz")
     change(client, {"range": span(0, units, 0, units + 1), "text": "Y"})
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "é🙂xYz"
     assert host.documents.editors()[0].encoding == encoding
 
@@ -95,13 +90,13 @@ async def test_a_save_tells_that_it_is_on_disk_with_the_text_or_without(
     uri = to_uri(tmp_path / "a.py")
     open_document(client, "", uri)
     change(client, {"text": "changed"}, uri=uri)
-    await heard(client)
+    await client.heard()
     assert buffer(host, uri).dirty
     client.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
-    await heard(client)
+    await client.heard()
     assert not buffer(host, uri).dirty
     client.notify("textDocument/didSave", {"textDocument": {"uri": uri}, "text": "formatted"})
-    await heard(client)
+    await client.heard()
     assert (buffer(host, uri).text, buffer(host, uri).dirty) == ("formatted", False)
 
 
@@ -110,13 +105,13 @@ async def test_each_connection_is_an_editor_of_its_own_until_it_ends(served: Ser
     await two.start(None)
     open_document(one, "mine")
     open_document(two, "yours")
-    await heard(one)
-    await heard(two)
+    await one.heard()
+    await two.heard()
     assert {(editor.id, editor.name) for editor in host.documents.editors()} == {
         ("instance-1:1", "tester 1.0"),
         ("instance-1:2", "plain 0"),
     }
-    assert {opened.text for opened in host.documents.at_uri(URI)} == {"mine", "yours"}
+    assert {opened.text for opened in host.documents.at(to_path(URI))} == {"mine", "yours"}
     two.vanish()
     await asyncio.wait_for(served.runs[1], 20)
     assert [editor.id for editor in host.documents.editors()] == ["instance-1:1"]
@@ -138,13 +133,26 @@ async def test_a_document_that_is_no_file_is_passed_over_without_a_word(
     change(client, {"text": "more"}, uri=uri)
     client.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
     client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
-    client.notify("agent/editorState", {"activeUri": uri, "selections": [span(0, 0, 0, 1)], "openUris": [uri, URI]})
+    client.notify("agent/editorState", {"openUris": [uri, URI]})
     client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": uri, "type": 2}]})
-    await heard(client)
+    await client.heard()
     assert host.documents.all_unsaved() == ()
     assert focus(host) == Focus(open=(URI,))
     assert host.told == []
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "output:extension", "git:/w/a.py?ref", "file://host/share/a"])
+async def test_what_is_no_file_is_known_as_looked_at_and_unsaved(client: Client, host: FakeHost, uri: str) -> None:
+    open_document(client, "text", uri)
+    looked: JsonObject = {"activeUri": uri, "selections": [span(0, 0, 0, 1)], "dirtyUris": [uri, "", URI]}
+    client.notify("agent/editorState", looked)
+    await client.heard()
+    assert focus(host) == Focus(uri, (places(0, 0, 0, 1),), dirty=(uri, URI), selected_at=1)
+    assert host.documents.all_unsaved() == ()
+    client.notify("agent/editorState", {"activeUri": "", "dirtyUris": []})
+    await client.heard()
+    assert focus(host) == NO_FOCUS
 
 
 async def test_a_document_that_was_not_opened_is_one_warning(
@@ -154,12 +162,12 @@ async def test_a_document_that_was_not_opened_is_one_warning(
         change(client, {"text": "a secret of the person"}, version=number)
     client.notify("textDocument/didSave", {"textDocument": {"uri": URI}, "text": "a secret of the person"})
     client.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
-    await heard(client)
+    await client.heard()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert URI in record.getMessage()
     open_document(client, "now")
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "now"
 
 
@@ -170,7 +178,7 @@ async def test_a_link_that_leads_nowhere_is_one_warning(
     (tmp_path / "b").symlink_to(tmp_path / "a")
     open_document(client, "a secret of the person", to_uri(tmp_path / "a"))
     change(client, {"text": "a secret of the person"}, uri=to_uri(tmp_path / "a"))
-    await heard(client)
+    await client.heard()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "a secret" not in caplog.text
     assert host.documents.all_unsaved() == ()
@@ -179,7 +187,7 @@ async def test_a_link_that_leads_nowhere_is_one_warning(
 async def test_a_range_outside_of_the_text_is_its_end(client: Client, host: FakeHost) -> None:
     open_document(client, "one\ntwo")
     change(client, {"range": span(7, 9, 9, 1), "text": "!"}, {"range": span(0, 99, 0, 400), "text": "?"})
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "one?\ntwo!"
 
 
@@ -201,7 +209,7 @@ async def test_a_malformed_notification_is_a_warning_of_where_and_changes_nothin
 ) -> None:
     open_document(client, "as it was")
     client.notify(method, params)
-    await heard(client)
+    await client.heard()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == f"a client's {method} is left out: its {path} is wrong"
@@ -233,13 +241,13 @@ async def test_a_change_that_cannot_be_read_forgets_the_document_until_all_of_it
     client.notify("textDocument/didChange", {"textDocument": {"uri": URI, **document}, "contentChanges": changes})
     change(client, {"range": span(0, 0, 0, 2), "text": "a secret"}, version=3)
     client.notify("textDocument/didSave", {"textDocument": {"uri": URI}})
-    await heard(client)
-    assert host.documents.at_uri(URI) == ()
+    await client.heard()
+    assert host.documents.at(to_path(URI)) == ()
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert f"its {path} is wrong" in caplog.text
     assert "secret" not in caplog.text
     change(client, {"range": span(9, 9, 9, 9), "text": "?"}, {"text": "all"}, {"range": span(0, 3, 0, 3), "text": "!"})
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "all!"
     assert len(caplog.records) == 2
 
@@ -254,7 +262,7 @@ async def test_a_forgotten_document_may_be_opened_anew(
         client.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
     open_document(client, "anew")
     change(client, {"range": span(0, 0, 0, 1), "text": "A"})
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "Anew"
     assert len(caplog.records) == 2
 
@@ -264,7 +272,7 @@ async def test_a_change_without_a_version_is_counted_on(client: Client, host: Fa
     open_document(client, "one\ntwo")
     changes: JsonValue = [{"range": span(0, 0, 1, 0), "text": ""}]
     client.notify("textDocument/didChange", {"textDocument": document, "contentChanges": changes})
-    await heard(client)
+    await client.heard()
     assert (buffer(host).text, buffer(host).version) == ("two", 2)
 
 
@@ -273,7 +281,7 @@ async def test_texts_are_never_logged(client: Client, caplog: pytest.LogCaptureF
         open_document(client, "a secret of the person")
         change(client, {"text": "another secret of the person"})
         client.notify("textDocument/didSave", {"textDocument": {"uri": URI}, "text": "a secret of the person"})
-        await heard(client)
+        await client.heard()
     assert "secret" not in caplog.text
 
 
@@ -284,7 +292,7 @@ async def test_changes_are_taken_in_order_and_a_request_between_them_sees_those_
     open_document(client, "")
     for number in range(300):
         change(client, {"range": span(0, number, 0, number), "text": str(number % 10)}, version=number + 2)
-    await heard(client)
+    await client.heard()
     assert buffer(host).text == "".join(str(number % 10) for number in range(300))
     assert buffer(host).version == 301
 
@@ -304,7 +312,7 @@ async def test_an_editor_tells_what_the_person_looks_at(client: Client, host: Fa
             "dirtyUris": [URI],
         },
     )
-    await heard(client)
+    await client.heard()
     assert focus(host) == Focus(
         active=URI,
         selections=(places(1, 3, 1, 6), places(2, 0, 2, 5)),
@@ -318,33 +326,33 @@ async def test_an_editor_tells_what_the_person_looks_at(client: Client, host: Fa
 async def test_a_selection_is_older_than_a_change_that_comes_after_it(client: Client, host: FakeHost) -> None:
     client.notify("agent/editorState", {"activeUri": URI, "selections": [span(5, 9, 4, 2)]})
     open_document(client, "as it was selected")
-    await heard(client)
+    await client.heard()
     assert focus(host).selections == (places(4, 2, 5, 9),)
     assert buffer(host).changed < focus(host).selected_at, "an opened text is the one that was selected in"
     change(client, {"text": "another"})
     client.notify("agent/editorState", {"dirtyUris": [URI]})
-    await heard(client)
+    await client.heard()
     assert buffer(host).changed > focus(host).selected_at
     client.notify("agent/editorState", {"selections": [span(0, 0, 0, 1)]})
-    await heard(client)
+    await client.heard()
     assert buffer(host).changed < focus(host).selected_at
 
 
 async def test_what_is_left_out_stays_and_null_is_none(client: Client, host: FakeHost) -> None:
     client.notify("agent/editorState", {"activeUri": URI, "selections": [span(1, 1, 1, 1)], "openUris": [URI]})
     client.notify("agent/editorState", {"dirtyUris": [URI], "visibleRanges": [span(0, 0, 9, 0)]})
-    await heard(client)
+    await client.heard()
     known = Focus(URI, (places(1, 1, 1, 1),), ((0, 9),), (URI,), (URI,), selected_at=1)
     assert focus(host) == known
     client.notify("agent/editorState", {})
     client.notify("agent/editorState")
-    await heard(client)
+    await client.heard()
     assert focus(host) == known
     client.notify("agent/editorState", {"activeUri": "file:///w/b.py", "dirtyUris": None})
-    await heard(client)
+    await client.heard()
     assert focus(host) == Focus("file:///w/b.py", open=(URI,))
     client.notify("agent/editorState", {"activeUri": None, "selections": [span(1, 1, 1, 1)], "openUris": []})
-    await heard(client)
+    await client.heard()
     assert focus(host) == NO_FOCUS
 
 
@@ -352,7 +360,7 @@ async def test_the_editor_that_told_last_is_the_active_one(served: Served, host:
     one, two = await served.started(), await served.started()
     for client, name in ((two, "instance-1:2"), (one, "instance-1:1"), (two, "instance-1:2")):
         client.notify("agent/editorState", {"activeUri": URI})
-        await heard(client)
+        await client.heard()
         assert host.documents.editors()[0].id == name
 
 
@@ -366,7 +374,7 @@ async def test_changed_files_are_told_to_the_host(client: Client, host: FakeHost
         {"uri": "file:///w/c.py", "type": 3},
     ]
     client.notify("workspace/didChangeWatchedFiles", {"changes": changes})
-    await heard(client)
+    await client.heard()
     assert host.told == [(Path("/w/a b.py"), Path("/w/c.py"))]
 
 
@@ -379,13 +387,13 @@ async def test_a_client_that_can_is_asked_to_tell_of_all_files_once(served: Serv
     await client.start(extension, workspace=WATCHES)
     asked = await client.requests.get()
     client.notify("initialized", {})
-    await heard(client)
+    await client.heard()
     assert asked["method"] == "client/registerCapability"
     (registration,) = cast(list[JsonObject], cast(JsonObject, asked["params"])["registrations"])
     assert registration["method"] == "workspace/didChangeWatchedFiles"
     assert registration["registerOptions"] == {"watchers": [{"globPattern": "**/*"}]}
     client.send({"jsonrpc": "2.0", "id": asked["id"], "result": None})
-    await heard(client)
+    await client.heard()
     assert client.requests.empty()
 
 
@@ -393,7 +401,7 @@ async def test_a_client_that_can_is_asked_to_tell_of_all_files_once(served: Serv
 async def test_another_client_is_not_asked(served: Served, workspace: JsonValue) -> None:
     client = await served.connect()
     await client.start(workspace=workspace)
-    await heard(client)
+    await client.heard()
     assert client.requests.empty()
 
 
@@ -404,7 +412,7 @@ async def test_a_client_that_refuses_to_tell_of_files_is_served_all_the_same(
     await client.start(workspace=WATCHES)
     asked = await client.requests.get()
     client.send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "not here"}})
-    await heard(client)
+    await client.heard()
     assert (await client.call("agent/list"))["agents"]
     assert "a client does not tell which files change: not here" in caplog.text
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from agentls.core.json import JsonObject
-from agentls.core.transcript import Block
+from agentls.core.rows import Block
 from agentls.lsp.framing import framed
 from agentls.lsp.lists import Lists
 from agentls.lsp.transport import Writer
 from tests.lsp.clients import Client, Served
 from tests.lsp.doubles import FakeAgent, FakeHost, block
-from tests.lsp.lines import Line, Valve
+from tests.lsp.lines import Line, Valve, attached
 
 
 def context(name: str, seq: int, *, form: str = "snapshot", producer: str = "git", summary: str | None = None) -> Block:
@@ -21,15 +21,6 @@ def context(name: str, seq: int, *, form: str = "snapshot", producer: str = "git
         f"c:{name}", seq, "text", kind="context", state="done", title="Context", form=form, producer=producer,
         summary=summary, role="user",
     )  # fmt: skip
-
-
-async def attached(*blocks: Block) -> tuple[FakeAgent, Line]:
-    agent = FakeAgent(blocks=blocks)
-    line = Line(agent)
-    line.ask_attach(since=False)
-    line.answer()
-    await line.settle()
-    return agent, line
 
 
 def shut(line: Line) -> None:

@@ -18,12 +18,14 @@ from agentls.agent.view import PAGE, Frame
 from agentls.core.chunks import Usage
 from agentls.core.ids import BlockId
 from agentls.core.json import JsonObject
-from agentls.core.transcript import Append, Block, CallFacts, Change, Drop, Put
+from agentls.core.rows import Block, CallFacts
+from agentls.core.transcript import Append, Change, Drop, Put
 from agentls.lsp.framing import Framer, framed
 from agentls.lsp.outbox import Outboxes
-from agentls.lsp.transport import FileSink, Writer
+from agentls.lsp.transport import STALL_SECONDS, FileSink, Writer
+from tests.agent.stepping import SteppingLoop, run_stepping
 from tests.lsp.doubles import FakeAgent, block
-from tests.lsp.lines import Line, Valve, assert_same
+from tests.lsp.lines import Line, Valve, assert_same, attached
 from tests.reducer import Reducer
 
 TEXTS = ["", "a", "é", "測試🙂", "\n\n", "x" * 50, "é" * 40_000, "🙂x" * 20_000]
@@ -193,7 +195,7 @@ async def test_pages_and_changes_of_old_blocks_do_not_miss_each_other(seed: int)
 
 
 async def test_a_block_that_came_back_while_a_client_was_away_holds_nothing_of_before() -> None:
-    agent, line = await _attached(block("a", 1, "first", summary="a line"))
+    agent, line = await attached(block("a", 1, "first", summary="a line"))
     await line.end()
     agent.drop("a")
     agent.put(block("a", 1, "second"))
@@ -222,17 +224,8 @@ class Captured:
         return found
 
 
-async def _attached(*blocks: Block) -> tuple[FakeAgent, Line]:
-    agent = FakeAgent(blocks=blocks)
-    line = Line(agent)
-    line.ask_attach(since=False)
-    line.answer()
-    await line.settle()
-    return agent, line
-
-
 async def test_a_frame_is_written_at_once_and_made_once_for_all() -> None:
-    agent, one = await _attached()
+    agent, one = await attached()
     two = Line(agent)
     two.ask_attach(since=False)
     two.answer()
@@ -247,7 +240,7 @@ async def test_a_frame_is_written_at_once_and_made_once_for_all() -> None:
 
 
 async def test_a_changed_field_travels_alone() -> None:
-    agent, line = await _attached(block("a", 1, "a long body"))
+    agent, line = await attached(block("a", 1, "a long body"))
     agent.put(block("a", 1, "a long body", state="done", finish="stop"))
     (frame,) = Captured(line).frames()
     (op,) = cast(list[JsonObject], cast(JsonObject, frame["params"])["ops"])
@@ -259,7 +252,7 @@ async def test_a_changed_field_travels_alone() -> None:
 
 
 async def test_a_stalled_client_costs_its_blocks_and_not_its_frames() -> None:
-    agent, line = await _attached(block("a", 1, ""))
+    agent, line = await attached(block("a", 1, ""))
     line.valve.open.clear()
     line.writer.write(b"x")  # the first byte that the client does not take
     outbox = line.outboxes.of(agent.id)
@@ -281,7 +274,7 @@ async def test_a_stalled_client_costs_its_blocks_and_not_its_frames() -> None:
 
 
 async def test_a_merged_append_sends_only_what_is_new() -> None:
-    agent, line = await _attached(block("a", 1, "é" * 1000))
+    agent, line = await attached(block("a", 1, "é" * 1000))
     line.valve.open.clear()
     line.writer.write(framed(b"{}"))
     agent.append("a", "one ")
@@ -298,7 +291,7 @@ async def test_a_merged_append_sends_only_what_is_new() -> None:
 
 
 async def test_merged_frames_rise_around_the_state() -> None:
-    agent, line = await _attached()
+    agent, line = await attached()
     line.valve.open.clear()
     line.writer.write(framed(b"{}"))
     agent.put(block("early", 1, "x"))
@@ -315,7 +308,7 @@ async def test_merged_frames_rise_around_the_state() -> None:
 
 
 async def test_a_long_body_is_a_put_and_appends_of_at_most_64_kib() -> None:
-    agent, line = await _attached()
+    agent, line = await attached()
     agent.put(block("a", 1, "🙂" * 50_000))
     (frame,) = Captured(line).frames()
     ops = cast(list[JsonObject], cast(JsonObject, frame["params"])["ops"])
@@ -328,7 +321,7 @@ async def test_a_long_body_is_a_put_and_appends_of_at_most_64_kib() -> None:
 
 
 async def test_a_lone_surrogate_becomes_a_sign_that_can_be_written() -> None:
-    agent, line = await _attached()
+    agent, line = await attached()
     agent.title("half \ud83d of it")
     (frame,) = Captured(line).frames()
     assert cast(JsonObject, frame["params"])["title"] == "half \ufffd of it"
@@ -349,7 +342,7 @@ async def test_a_client_without_progress_and_a_great_backlog_is_disconnected() -
 
 
 async def test_an_output_that_fails_hurts_nobody_but_its_client() -> None:
-    agent, line = await _attached(block("a", 1, "x"))
+    agent, line = await attached(block("a", 1, "x"))
     writer = Writer(FileSink(os.open("/dev/full", os.O_WRONLY)))
     outboxes = Outboxes(writer)
     outboxes.attach(agent, None, None)[1].resume()
@@ -364,14 +357,16 @@ async def test_an_output_that_fails_hurts_nobody_but_its_client() -> None:
     await line.end()
 
 
-async def test_a_slow_client_with_little_waiting_is_kept() -> None:
-    valve = Valve()
-    valve.open.clear()
-    writer = Writer(valve, backlog=100, stall=0.001)
-    writer.write(b"x" * 60)
-    for _ in range(5):
-        await asyncio.sleep(0.002)
-    assert not valve.aborted
-    valve.open.set()
-    await writer.close()
-    assert bytes(valve.taken) == b"x" * 60
+def test_a_slow_client_with_little_waiting_is_kept() -> None:
+    async def main(_: SteppingLoop) -> None:
+        valve = Valve()
+        valve.open.clear()
+        writer = Writer(valve, backlog=100)
+        writer.write(b"x" * 60)
+        await asyncio.sleep(10 * STALL_SECONDS)
+        assert not valve.aborted
+        valve.open.set()
+        await writer.close()
+        assert bytes(valve.taken) == b"x" * 60
+
+    run_stepping(main)

@@ -55,12 +55,6 @@ def kinds(client: Client, token: JsonValue) -> list[JsonValue]:
     return [value["kind"] for value in told(client, token)]
 
 
-async def settled(client: Client) -> None:
-    """Return when all that was sent has come and gone."""
-    for _ in range(3):
-        await client.call("agent/list")
-
-
 async def test_a_turn_is_one_progress_from_its_beginning_to_its_end(shower: Client, agent: FakeAgent) -> None:
     agent.title("fix the tests")
     agent.run(1)
@@ -100,7 +94,7 @@ async def test_a_client_that_attaches_during_a_turn_sees_it(served: Served, agen
     await client.until(lambda: told(client, token))
     assert told(client, token) == [{"kind": "begin", "title": "agentls", "message": "step 2", "cancellable": True}]
     await client.attach(since=True)
-    await settled(client)
+    await client.settled()
     assert client.requests.empty()
     assert kinds(client, token) == ["begin"]
 
@@ -108,7 +102,7 @@ async def test_a_client_that_attaches_during_a_turn_sees_it(served: Served, agen
 async def test_an_injection_has_no_progress(shower: Client, agent: FakeAgent) -> None:
     agent.run(1, trigger="injection")
     agent.end(1, row=False)
-    await settled(shower)
+    await shower.settled()
     assert shower.requests.empty()
 
 
@@ -118,7 +112,7 @@ async def test_a_client_that_shows_none_is_not_asked(served: Served, agent: Fake
     await client.start(window=window)
     await client.attach()
     agent.run(1)
-    await settled(client)
+    await client.settled()
     assert client.requests.empty()
 
 
@@ -128,10 +122,10 @@ async def test_a_client_that_refuses_gets_no_begin_and_is_asked_again_for_the_ne
     agent.run(1)
     request = await asked(shower)
     shower.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32603, "message": "no"}})
-    await settled(shower)
+    await shower.settled()
     agent.run(1, 2)
     agent.end(1)
-    await settled(shower)
+    await shower.settled()
     assert shower.told("$/progress") == []
     agent.run(2)
     token = await agreed(shower)
@@ -192,11 +186,11 @@ async def test_a_cancel_stops_that_turn_and_keeps_what_waits(shower: Client, age
     shower.notify("window/workDoneProgress/cancel", {"token": "another"})
     shower.notify("window/workDoneProgress/cancel", {"token": 7})
     shower.notify("window/workDoneProgress/cancel", {"token": token})
-    await settled(shower)
+    await shower.settled()
     assert agent.cancels == [("user", True, 4)]
     agent.end(4, "aborted")
     shower.notify("window/workDoneProgress/cancel", {"token": token})
-    await settled(shower)
+    await shower.settled()
     assert len(agent.cancels) == 1
 
 
@@ -207,7 +201,7 @@ async def test_a_client_that_detaches_sees_the_end_of_it(shower: Client, agent: 
     await shower.call("agent/detach", {"agentId": "one"})
     assert kinds(shower, token) == ["begin", "end"]
     agent.run(2)
-    await settled(shower)
+    await shower.settled()
     assert shower.requests.empty()
 
 
@@ -228,7 +222,7 @@ async def test_a_turn_that_is_over_before_the_client_agrees_is_begun_and_ended(
     agent.run(1)
     request = await asked(shower)
     agent.end(1)
-    await settled(shower)
+    await shower.settled()
     shower.send({"jsonrpc": "2.0", "id": request["id"], "result": None})
     token = cast(JsonObject, request["params"])["token"]
     await shower.until(lambda: kinds(shower, token) == ["begin", "end"])
@@ -239,6 +233,7 @@ def shows(agent: FakeAgent) -> Callable[[], bool]:
 
 
 async def test_a_client_that_never_answers_is_asked_once_and_leaves_nothing(host: FakeHost, agent: FakeAgent) -> None:
+    before = asyncio.all_tasks()
     async with serving(Hub(host)) as served:
         client = await drawing(served)
         agent.run(1)
@@ -246,14 +241,13 @@ async def test_a_client_that_never_answers_is_asked_once_and_leaves_nothing(host
         for turn in range(2, 50):
             agent.run(turn)
             await asyncio.sleep(0)
-        await settled(client)
+        await client.settled()
         assert client.requests.empty()
         assert shows(agent)()
         client.vanish()
         await asyncio.wait_for(served.runs[0], 20)
         assert not shows(agent)()
-    left = [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "agentls progress"]
-    assert left == []
+    assert asyncio.all_tasks() == before
 
 
 async def test_a_client_that_takes_nothing_is_told_only_how_it_stands_when_it_does(agent: FakeAgent) -> None:

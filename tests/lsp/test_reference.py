@@ -20,7 +20,7 @@ from agentls.core.chunks import Usage
 from agentls.core.events import ModelRef, SessionHeader
 from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonObject, JsonValue
-from agentls.core.transcript import Block, CallFacts
+from agentls.core.rows import Block, CallFacts
 from agentls.lsp import encode, errors, methods, reference
 from agentls.lsp.methods import METHODS, Method
 from agentls.lsp.wire import Wire

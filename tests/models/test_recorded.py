@@ -128,9 +128,10 @@ def test_a_recorded_stream_gives_the_same_chunks_whatever_the_cuts(name: str) ->
 def test_a_recorded_answer_that_was_not_streamed_is_read() -> None:
     chunks = OpenAiChat().decoder(ROW).whole(bytes_of("smol_text_nostream.sse"))
     stream = assemble(check_stream(chunks))
-    assert stream.finish in (Stop(), MaxTokens())
-    assert stream.blocks()
-    assert stream.usage is not None
+    assert (stream.finish, stream.usage) == (MaxTokens(), Usage(9, 16, 24))
+    (block,) = stream.blocks()
+    assert isinstance(block, TextBlock)
+    assert block.text.startswith("Hello there! I'm here to help with any")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import agentls.tools
 from agentls.core.json import JsonValue
-from agentls.tools.tool import CODES, ToolError, bounded, change_in_thread, check, in_thread, observed, stoppable
+from agentls.tools.stopping import change_in_thread, check, in_thread, stoppable
+from agentls.tools.tool import CODES, ToolError, bounded, observed
 from tests.tools.support import Space, happened
 
 T = TypeVar("T")
@@ -58,11 +59,12 @@ async def test_a_cancelled_call_ends_only_when_its_thread_has(space: Space) -> N
         ended.set()
 
     task = asyncio.create_task(in_thread(space.context, work))
-    await asyncio.to_thread(started.wait, 10)
+    await happened(started)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
+    assert space.context.stop.is_set()
 
 
 async def test_a_call_that_is_cancelled_twice_waits_all_the_same(space: Space) -> None:
@@ -84,9 +86,9 @@ async def cancelled_twice(
     space: Space, task: asyncio.Task[T], started: threading.Event, go_on: threading.Event
 ) -> None:
     """Cancel a task twice while its thread runs, which it waits for; then let that end."""
-    await asyncio.to_thread(started.wait, 10)
+    await happened(started)
     task.cancel()
-    await asyncio.to_thread(space.context.stop.wait, 10)
+    await happened(space.context.stop)
     task.cancel()
     await asyncio.sleep(0)
     assert not task.done()
@@ -244,7 +246,7 @@ async def test_work_that_cancels_itself_fails() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(RuntimeError, match="by nobody but itself"):
-        await stoppable(work())
+        await stoppable(work(), 1)
 
 
 def test_a_stopped_call_is_aborted_where_its_thread_looks() -> None:

@@ -108,7 +108,7 @@ async def test_bytes_of_another_encoding_are_kept(space: Space) -> None:
 
 
 async def test_no_newline_is_added_at_the_end(space: Space) -> None:
-    """E10, E16."""
+    """E16."""
     path = space.seen("a", case("e10_noeol.txt"))
     output = await space.call("write", path="a", content="final line")
     assert path.read_bytes() == case("e10_noeol.after.txt")

@@ -9,7 +9,8 @@ import pytest
 
 from agentls.workspace.documents import Documents, NotOpen
 from agentls.workspace.positions import Change, Position, Range
-from agentls.workspace.uris import NotAFileUri, to_uri
+from agentls.workspace.roots import real
+from agentls.workspace.uris import NotAFileUri, to_path, to_uri
 from tests.workspace.support import FakeEditor
 
 VSCODE = FakeEditor("Visual Studio Code 1.107")
@@ -98,7 +99,7 @@ def test_a_document_is_found_by_any_spelling_of_its_uri_and_through_links(tmp_pa
     documents.open(NEOVIM, spelled, version=1, text="x")
     documents.open(VSCODE, to_uri(tmp_path / "link.py"), version=1, text="x")
     for uri in (spelled, to_uri(folder / "a#.py"), to_uri(tmp_path / "link.py")):
-        assert {buffer.uri for buffer in documents.at_uri(uri)} == {spelled, to_uri(tmp_path / "link.py")}
+        assert {buffer.uri for buffer in documents.at(real(to_path(uri)))} == {spelled, to_uri(tmp_path / "link.py")}
     assert len(documents.at(folder / "a#.py")) == 2
 
 

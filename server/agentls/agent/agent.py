@@ -15,6 +15,7 @@ from agentls.core.ids import AgentId, BlockId, MessageId, RequestId
 from agentls.core.json import JsonValue
 from agentls.core.reasons import CancelCause
 from agentls.core.sources import MessageSource, UserSource
+from agentls.core.visible import boundary
 
 Target = Literal["next-turn", "next-step"]
 IfIdle = Literal["start", "refuse"]
@@ -81,16 +82,9 @@ class Part:
     def of(cls, body: str, start: int, end: int | None) -> Part:
         """That part of `body`; places inside of a character move to its beginning."""
         data = body.encode()
-        first = _boundary(data, start)
-        last = _boundary(data, len(data) if end is None else max(start, end))
+        first = boundary(data, start)
+        last = boundary(data, len(data) if end is None else max(start, end))
         return cls(data[first:last].decode(), first, last, len(data))
-
-
-def _boundary(data: bytes, at: int) -> int:
-    at = min(at, len(data))
-    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
-        at -= 1
-    return at
 
 
 class NotPending(UserError):

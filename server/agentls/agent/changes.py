@@ -18,8 +18,7 @@ def move(inbox: Inbox, message: MessageId, before: MessageId | None) -> tuple[Ev
     pending = inbox.find(message)
     if pending is None:
         return None
-    lane = inbox.steering if pending.item.lane == "steering" else inbox.queued
-    ids = [other.item.id for other in lane]
+    ids = [other.item.id for other in inbox.lane(pending.item.lane)]
     rest = [other for other in ids if other != message]
     position = _position(inbox, rest, message, before)
     return (Update(message, position=position),) if position != ids.index(message) else ()

@@ -25,16 +25,16 @@ class ProducedContexts:
 
     async def pre_step(self, entry: Entry) -> Enter:
         """Add a snapshot of each producer that has news."""
-        session = entry.tools.session
+        session = entry.scope.session
         sender = self._sender(entry)
         moment = Moment(
             session=session,
-            roots=entry.tools.roots,
+            roots=entry.scope.roots,
             now=self._now(),
             opens_turn=entry.step == 1,
             editor=sender if sender is not None else self._drawing(entry),
-            attached=entry.attached,
-            seen=entry.tools.seen,
+            attached=tuple(editor.client for editor in entry.editors),
+            seen=entry.scope.seen,
         )
         candidates = await self._snapshots.candidates(moment, entry.state.contexts)
         contexts = tuple(Context(candidate.text, candidate.source) for candidate in candidates)
@@ -55,7 +55,7 @@ class ProducedContexts:
         """The editor that the newest message of the turn came from, of those that are still there."""
         metas = (item.meta for item in reversed(entry.items))
         named = [meta.get("editor") for meta in metas if isinstance(meta, dict)]
-        turn, newest = self._newest.get(entry.tools.session, (0, ""))
+        turn, newest = self._newest.get(entry.scope.session, (0, ""))
         if turn == entry.turn:
             named.append(newest)
         there = {editor.id: editor for editor in self._documents.editors()}
@@ -63,4 +63,5 @@ class ProducedContexts:
 
     def _drawing(self, entry: Entry) -> Editor | None:
         """The editor that was active last of those that draw the agent: what others show is not its business."""
-        return next((editor for editor in self._documents.editors() if editor.id in entry.attached_ids), None)
+        drawing = {editor.id for editor in entry.editors}
+        return next((editor for editor in self._documents.editors() if editor.id in drawing), None)

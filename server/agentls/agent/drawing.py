@@ -9,8 +9,9 @@ from agentls.agent.view import View
 from agentls.core.errors import StoreUnavailable, UserError
 from agentls.core.events import ModelRef
 from agentls.core.ids import AgentId, volatile_block
+from agentls.core.rows import Block
 from agentls.core.session import Batch, SessionState
-from agentls.core.transcript import Block, Change, Drop, Put, Transcript
+from agentls.core.transcript import Change, Drop, Put, Transcript
 from agentls.models.model import Models
 from agentls.store.store import DraftPiece
 
@@ -94,7 +95,6 @@ class Drawing:
                 model=ref,
                 usable=self._usable,
                 context_window=self._window,
-                context_tokens=state.context_tokens,
                 editors=self.editors,
                 store=self._store,
             )

@@ -11,6 +11,7 @@ from agentls.agent.hooks import Context, Proposal
 from agentls.agent.request import header, ledger
 from agentls.core.blocks import TextBlock
 from agentls.core.events import (
+    Dequeue,
     EventData,
     Hold,
     HoldCause,
@@ -28,7 +29,7 @@ from agentls.core.inbox import Inbox
 from agentls.core.messages import Message
 from agentls.core.reasons import CancelCause, MessageTrigger, TurnAborted, TurnEndReason
 from agentls.core.session import SessionState
-from agentls.core.turn import EnterStep, cancel_waiting, claimed, steering_to_queue
+from agentls.core.turn import EnterStep, cancel_waiting, steering_to_queue
 
 
 def claim_of(inbox: Inbox, action: EnterStep) -> tuple[InboxItem, ...]:
@@ -49,9 +50,13 @@ def enter_step(
 ) -> tuple[EventData, ...]:
     """`dequeue…, turn/start?, step/start, user/message…, request/header?, request/sent`: one batch, so that a crash
     never parts a message from its place in the queue before it has one in history."""
-    messages = (*_claimed(state, action), *produced(action.turn, action.step, contexts))
+    messages = (*_messages(state, action), *produced(action.turn, action.step, contexts))
     new = header(state, proposal)
-    events: list[EventData] = [*claimed(action), *_opening(state, action), StepStart(action.turn, action.step)]
+    events: list[EventData] = [
+        *_dequeues(action, runs=True),
+        *_opening(state, action),
+        StepStart(action.turn, action.step),
+    ]
     events += [UserMessage(message) for message in messages]
     if new != state.request_header:
         events.append(new)
@@ -69,9 +74,9 @@ def reject_step(
     rest = _rest(state, action)
     usage = state.turns.open.usage if state.turns.open is not None else None
     return (
-        *claimed(action, runs=False),
+        *_dequeues(action, runs=False),
         *_opening(state, action),
-        *(UserMessage(message) for message in _claimed(state, action)),
+        *(UserMessage(message) for message in _messages(state, action)),
         *steering_to_queue(rest),
         TurnEnd(action.turn, reason, usage),
         *((Hold(held=True, cause=hold),) if rest.free() else ()),
@@ -86,15 +91,20 @@ def cancel_step(
     usage = state.turns.open.usage if state.turns.open is not None else None
     return (
         TurnCancel(action.turn, cause, keep_inbox),
-        *claimed(action, runs=False),
+        *_dequeues(action, runs=False),
         *_opening(state, action),
-        *(UserMessage(message) for message in _claimed(state, action)),
+        *(UserMessage(message) for message in _messages(state, action)),
         TurnEnd(action.turn, TurnAborted(cause), usage),
         *cancel_waiting(_rest(state, action), state.next_seq, keep_inbox=keep_inbox),
     )
 
 
-def _claimed(state: SessionState, action: EnterStep) -> tuple[Message, ...]:
+def _dequeues(action: EnterStep, *, runs: bool) -> tuple[EventData, ...]:
+    """The events by which claimed messages leave the inbox: into the step, or without it where it never `runs`."""
+    return tuple(Dequeue(message, action.turn, action.step if runs else None) for message in action.claim)
+
+
+def _messages(state: SessionState, action: EnterStep) -> tuple[Message, ...]:
     items = claim_of(state.inbox, action)
     return tuple(Message(item.id, "user", item.content, sealed(item.source, item.content)) for item in items)
 
@@ -105,10 +115,4 @@ def _opening(state: SessionState, action: EnterStep) -> tuple[EventData, ...]:
 
 def _rest(state: SessionState, action: EnterStep) -> Inbox:
     """The inbox without what the step claims."""
-    inbox = state.inbox
-    return Inbox(
-        queued=tuple(pending for pending in inbox.queued if pending.item.id not in action.claim),
-        steering=tuple(pending for pending in inbox.steering if pending.item.id not in action.claim),
-        hold_cause=inbox.hold_cause,
-        hold_before=inbox.hold_before,
-    )
+    return state.inbox.without(action.claim)

@@ -37,16 +37,14 @@ def judge(
     turn = state.current_turn()
     # What a step is about to take is not waited for any more, though it can still be taken back.
     entering = state.entering()
-    taken = entering.claim if entering is not None else ()
-    head = sum(pending.item.id in taken for pending in state.inbox.queued)
-    queue_end = len(state.inbox.queued) - head
+    rest = state.inbox.without(entering.claim) if entering is not None else state.inbox
+    queue_end = len(rest.queued)
     if target == "next-step" and turn is not None:
         if expected_turn is None or expected_turn == turn:
-            waiting = [pending for pending in state.inbox.steering if pending.item.id not in taken]
-            return "steering", Fate("steering", turn=turn, position=len(waiting)), None
+            return "steering", Fate("steering", turn=turn, position=len(rest.steering)), None
         if if_idle == "refuse":
             return "no-turn"
-        return "queued", Fate("queued", position=0), head
+        return "queued", Fate("queued", position=0), len(state.inbox.queued) - queue_end
     if target == "next-step" and if_idle == "refuse":
         return "no-turn"
     if not wakeup:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentls.agent.agent import Agent
+from agentls.agent.state import EditorFacts
 from agentls.core.events import InboxItem, ModelRef, ToolCall, ToolSchema
 from agentls.core.ids import SessionId
 from agentls.core.json import JsonObject
@@ -36,16 +37,15 @@ from agentls.tools.tool import Output, ToolContext, ToolError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A step that is about to begin. `items` are the messages that it claims, `attached` the names of the clients that
-    draw the agent, and `attached_ids` the ids of their editors."""
+    """A step that is about to begin. `items` are the messages that it claims, `scope` is what the agent's tools may
+    look at, and `editors` are the clients that draw the agent."""
 
     state: SessionState
     turn: int
     step: int
     items: tuple[InboxItem, ...]
-    tools: ToolContext
-    attached: tuple[str, ...] = ()
-    attached_ids: tuple[str, ...] = ()
+    scope: ToolContext
+    editors: tuple[EditorFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Enter:
     """The step may begin, with these contexts after what it claims. `begun` is called once it has."""
 
     contexts: tuple[Context, ...] = ()
-    begun: Callable[[], None] | None = None
+    begun: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from agentls.agent.agent import Agent
-from agentls.agent.journal import Journal
 from agentls.agent.live import LiveAgent
 from agentls.agent.loop import Parts
 from agentls.agent.pages import placed_drafts, render
@@ -302,11 +301,13 @@ class AgentHost:
             agent_id,
             self._parts,
             workspace=header.workspace,
+            session=session,
+            log=log,
+            now=self._now,
             view=View(self._new_id(), blocks, older=recent > 0),
             transcript=transcript,
             default_model=default_model,
             context=ToolContext(SessionId(header.id), roots, self.documents, _seen(events), grace=self._parts.grace),
-            journal=lambda broken: Journal(session, log, now=self._now, broken=broken),
             watch=Watch(agent_id, events) if self._watches_logs else None,
         )
 

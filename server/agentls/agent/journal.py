@@ -87,7 +87,7 @@ class Journal:
                 await asyncio.wait([before])
             # A store that finds the log other than we left it is as lost to us as one that cannot write.
             error = failure if isinstance(failure, StoreUnavailable) else StoreUnavailable(str(failure))
-            self._break(error)
+            self.break_off(error)
             raise error from failure
         if before is not None and not before.done():
             await asyncio.wait([before])
@@ -99,10 +99,7 @@ class Journal:
             self.session.roll_back()
 
     def break_off(self, error: StoreUnavailable) -> None:
-        """Take a failed write beside the log (a draft's) as a failure of the log."""
-        self._break(error)
-
-    def _break(self, error: StoreUnavailable) -> None:
+        """Forget what is prepared and refuse what follows: a write has failed, of the log or beside it (a draft's)."""
         if self.failure is None:
             self.failure = error
             self.session.roll_back()

@@ -28,7 +28,7 @@ from agentls.agent.agent import (
 from agentls.agent.drawing import Drawing
 from agentls.agent.entering import cancel_step
 from agentls.agent.journal import Journal
-from agentls.agent.loop import Loop, Parts, open_turn
+from agentls.agent.loop import Loop, Parts
 from agentls.agent.pages import older_blocks, stored_block, whole_block
 from agentls.agent.state import EditorFacts, inbox_of
 from agentls.agent.view import Drawn, View
@@ -65,9 +65,11 @@ from agentls.core.reasons import (
     RetryTrigger,
 )
 from agentls.core.requests import Asked
-from agentls.core.session import Observer, SessionState
+from agentls.core.session import Observer, Session, SessionState
 from agentls.core.sources import MessageSource, UserSource, form_of, is_person
 from agentls.core.transcript import Transcript
+from agentls.core.turn import open_turn
+from agentls.store.store import SessionLog
 from agentls.tools.tool import ToolContext
 
 logger = logging.getLogger(__name__)
@@ -82,22 +84,24 @@ class LiveAgent(Agent):
         parts: Parts,
         *,
         workspace: str,
+        session: Session,
+        log: SessionLog,
+        now: Callable[[], int],
         view: View,
         transcript: Transcript,
         default_model: ModelRef,
         context: ToolContext,
-        journal: Callable[[Callable[[StoreUnavailable], None]], Journal],
         watch: Observer | None = None,
     ) -> None:
-        """`workspace` is a URI; `context` is what its tools may look at, its `seen` the session's; `journal` is made
-        with what is to be called when a commit fails; `watch` is told of each batch before it is drawn."""
+        """`workspace` is a URI; `session` is what `log` holds, and `now` gives the time of what follows, in epoch
+        milliseconds; `context` is what its tools may look at, its `seen` the session's; `watch` is told of each batch
+        before it is drawn."""
         self.id = agent_id
         self.workspace = workspace
         self.view = view
         self._parts = parts
         self._context = context
-        self._journal = journal(lambda error: self._loop.suspended(error))
-        session = self._journal.session
+        self._journal = Journal(session, log, now=now, broken=lambda error: self._loop.suspended(error))
         drawing = Drawing(
             agent_id,
             view,
@@ -135,13 +139,8 @@ class LiveAgent(Agent):
             raise ValueError("an injection needs a source that is not a person")
         stamped = source or UserSource()
         hashed = content_hash(content, form_of(stamped))
-        known = fates.repeated(self._state, id, hashed)
-        if isinstance(known, Sent):
-            return await self._repeat(known, content)
-        if known is not None:
-            return _refused(id, content, known)
-        if self._journal.failure is not None:
-            return _refused(id, content, "store-unavailable")
+        if (early := await self._early(id, content, hashed)) is not None:
+            return early
         if injects:
             message = Message(id, "user", content, sealed(stamped, content))
             return await self._accept(id, content, self._injection(message), Fate("injected"))
@@ -159,18 +158,23 @@ class LiveAgent(Agent):
         return TurnStart(turn, InjectionTrigger(message.id)), UserMessage(message), TurnEnd(turn, Completed())
 
     async def retry(self, turn: int, *, id: MessageId) -> Sent:
-        known = fates.repeated(self._state, id, retry_hash(turn))
-        if isinstance(known, Sent):
-            return await self._repeat(known, ())
-        if known is not None:
-            return _refused(id, (), known)
-        if self._journal.failure is not None:
-            return _refused(id, (), "store-unavailable")
+        if (early := await self._early(id, (), retry_hash(turn))) is not None:
+            return early
         refusal = fates.judge_retry(self._state, turn)
         if refusal is not None:
             return _refused(id, (), refusal)
         number = self._state.turns.last + 1
         return await self._accept(id, (), (TurnStart(number, RetryTrigger(turn, id)),), Fate("started", turn=number))
+
+    async def _early(self, message: MessageId, content: Content, hashed: str) -> Sent | None:
+        """The answer to an id that is known, or where the store refuses; None, without having waited, for what is to be
+        judged."""
+        known = fates.repeated(self._state, message, hashed)
+        if isinstance(known, Sent):
+            return await self._repeat(known, content)
+        if known is not None:
+            return _refused(message, content, known)
+        return _refused(message, content, "store-unavailable") if self._journal.failure is not None else None
 
     async def _accept(self, message: MessageId, content: Content, events: Sequence[EventData], fate: Fate) -> Sent:
         try:
@@ -272,7 +276,7 @@ class LiveAgent(Agent):
         entering = state.entering()
         if entering is not None:
             await self._append_now(cancel_step(state, entering, cause, keep_inbox=keep_inbox))
-        elif open_turn(state).cancel is None:
+        elif open_turn(state.turns).cancel is None:
             await self._append_now(self._cancelling(cause, keep_inbox=keep_inbox))
         await self._closed(number)
         return Cancelled("cancelled", inbox_of(self._state.inbox))
@@ -280,7 +284,7 @@ class LiveAgent(Agent):
     def _cancelling(
         self, cause: CancelCause, *, keep_inbox: bool, but: RequestId | None = None
     ) -> tuple[EventData, ...]:
-        turn = open_turn(self._state)
+        turn = open_turn(self._state.turns)
         return TurnCancel(turn.turn, cause, keep_inbox), *self._state.requests.cancelled(but)
 
     async def _append_now(self, events: Sequence[EventData]) -> None:

@@ -55,6 +55,7 @@ from agentls.core.turn import (
     RunTools,
     SettleCancel,
     close_turn,
+    open_turn,
     settle_cancel,
 )
 from agentls.models.model import Models
@@ -107,7 +108,7 @@ class Loop:
         self._interrupt = asyncio.Event()
         self._stopping_asked = (0, 0)
         self._closing = False
-        self._recovery = Recovery(journal, drawing, self, recovered=self.wake)
+        self._recovery = Recovery(journal, drawing, self)
 
     def wake(self) -> None:
         """See what is owed, and do it, unless it is being done."""
@@ -198,15 +199,15 @@ class Loop:
             case EnterStep() as action:
                 await self._enter(action)
             case AskModel():
-                await self._ask(open_turn(self._state))
+                await self._ask(open_turn(self._state.turns))
             case AwaitRetry(retry=retry):
                 await self._wait_for(retry)
             case RunTools():
-                await self._tools.run(open_turn(self._state))
+                await self._tools.run(open_turn(self._state.turns))
             case EndTurn():
-                await self._turn_stopping(open_turn(self._state))
+                await self._turn_stopping(open_turn(self._state.turns))
             case SettleCancel():
-                await self._settle(open_turn(self._state))
+                await self._settle(open_turn(self._state.turns))
             case Rest():
                 return True
         return False
@@ -284,9 +285,8 @@ class Loop:
             turn=action.turn,
             step=action.step,
             items=claim_of(state.inbox, action),
-            tools=self._context,
-            attached=tuple(editor.client for editor in self._drawing.editors),
-            attached_ids=tuple(editor.id for editor in self._drawing.editors),
+            scope=self._context,
+            editors=self._drawing.editors,
         )
         contexts: list[Context] = []
         begun: list[Callable[[], None]] = []
@@ -295,12 +295,11 @@ class Loop:
             if isinstance(verdict, Reject):
                 return verdict
             contexts += verdict.contexts
-            if verdict.begun is not None:
-                begun.append(verdict.begun)
+            begun.append(verdict.begun)
         return Enter(tuple(contexts), lambda: _call_all(begun))
 
     def _owes_stopping_hooks(self) -> bool:
-        turn = open_turn(self._state)
+        turn = open_turn(self._state.turns)
         return bool(self._parts.hooks.turn_stopping) and self._stopping_asked != (turn.turn, turn.step)
 
     async def _turn_stopping(self, turn: OpenTurn) -> None:
@@ -352,7 +351,7 @@ class Loop:
     async def _ask(self, turn: OpenTurn) -> None:
         """Stream one attempt and record what came of it. A cancel ends the stream and leaves what was shown."""
         await self._journal.settled()
-        if open_turn(self._state).cancel is not None:
+        if open_turn(self._state.turns).cancel is not None:
             return
         log, draw = self._journal.log, self._drawing.drafts
         attempt = self._attempt = Attempt(log, turn.answer_id(), draw=draw, failed=self._journal.break_off)
@@ -362,7 +361,7 @@ class Loop:
             attempt.fail(Failure(str(error), "NO_MODEL"))
         else:
             await attempt.run(model, model_request(self._state))
-        if self._journal.failure is not None or open_turn(self._state).cancel is not None:
+        if self._journal.failure is not None or open_turn(self._state.turns).cancel is not None:
             return
         finish = attempt.stream.finish
         if isinstance(finish, Failed | Aborted):
@@ -377,7 +376,7 @@ class Loop:
 
     def _retry(self, turn: OpenTurn, failure: Failure) -> tuple[Retry, ...]:
         for hook in self._parts.hooks.request_error:
-            delay = hook.request_error(failure, turn.retries + 1)
+            delay = hook.request_error(failure, turn.attempt)
             if delay is not None:
                 name = retry_id(turn.turn, turn.step, turn.attempt)
                 return (Retry(name, turn.turn, turn.step, turn.attempt, delay, failure),)
@@ -393,9 +392,9 @@ class Loop:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left % 1 or 1):
                     await interrupt.wait()
-        if self._journal.failure is not None or open_turn(self._state).cancel is not None:
+        if self._journal.failure is not None or open_turn(self._state.turns).cancel is not None:
             return
-        turn = open_turn(self._state)
+        turn = open_turn(self._state.turns)
         started = RetryStarted(retry.retry_id, retry.turn, retry.step, retry.attempt)
         again = RequestSent(turn.turn, turn.step, turn.attempt + 1, turn.boundary)
         self._journal.append((started, again), durable=True)
@@ -411,18 +410,11 @@ class Loop:
         return attempt.stream.usage if attempt is not None and attempt.message == turn.answer_id() else None
 
 
-def open_turn(state: SessionState) -> OpenTurn:
-    """The open turn, which must be there."""
-    turn = state.turns.open
-    assert turn is not None, "the action names an open turn"
-    return turn
-
-
 def _call_all(calls: Sequence[Callable[[], None]]) -> None:
     for call in calls:
         call()
 
 
 def _tell_begun(entered: asyncio.Future[None], verdict: Enter) -> None:
-    if verdict.begun is not None and not entered.cancelled() and entered.exception() is None:
+    if not entered.cancelled() and entered.exception() is None:
         verdict.begun()

@@ -9,7 +9,8 @@ from agentls.core.blocks import ReasoningBlock, TextBlock
 from agentls.core.bodies import PREVIEW_BYTES
 from agentls.core.events import Event, TurnEnd
 from agentls.core.ids import BlockId, MessageId
-from agentls.core.transcript import Append, Block, Drop, PieceKind, Put, Transcript
+from agentls.core.rows import Block
+from agentls.core.transcript import Append, Drop, PieceKind, Put, Transcript
 from agentls.store.store import DraftPiece, SessionLog
 
 EVENTS_A_BLOCK = 8

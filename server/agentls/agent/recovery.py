@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -30,16 +29,17 @@ class Work(Protocol):
     def forget_drafts(self, turn: OpenTurn) -> None:
         """Its text in flight is in the log now."""
 
+    def wake(self) -> None:
+        """Go on: the session can be written again."""
+
 
 class Recovery:
     """Suspends one session and has it go on. What is to be saved waits in memory until then."""
 
-    def __init__(self, journal: Journal, drawing: Drawing, work: Work, *, recovered: Callable[[], None]) -> None:
-        """`recovered` is called when the session can be written again by a try that nobody waits for."""
+    def __init__(self, journal: Journal, drawing: Drawing, work: Work) -> None:
         self._journal = journal
         self._drawing = drawing
         self._work = work
-        self._recovered = recovered
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -74,7 +74,7 @@ class Recovery:
             await asyncio.sleep(PROBE_SECONDS)
             with suppress(StoreUnavailable):
                 await self.attempt()
-        self._recovered()
+        self._work.wake()
 
 
 async def ended(task: asyncio.Task[None] | None) -> None:

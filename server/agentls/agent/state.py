@@ -112,7 +112,6 @@ def agent_state(
     model: ModelRef,
     usable: bool,
     context_window: int,
-    context_tokens: int,
     editors: tuple[EditorFacts, ...],
     store: StoreState,
 ) -> AgentState:
@@ -139,7 +138,7 @@ def agent_state(
         model_usable=usable,
         mode=state.mode,
         usage=usage,
-        context_tokens=context_tokens,
+        context_tokens=state.context_tokens,
         context_window=context_window,
         editors=editors,
         store=store,

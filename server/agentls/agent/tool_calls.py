@@ -34,10 +34,11 @@ from agentls.core.ids import CallId, request
 from agentls.core.json import JsonObject, canonical, digest
 from agentls.core.messages import tool_result
 from agentls.core.session import SessionState
-from agentls.core.turn import OpenTurn
+from agentls.core.turn import OpenTurn, open_turn
 from agentls.core.visible import one_line
 from agentls.tools.registry import Call, Registry, tool_failed
-from agentls.tools.tool import Output, ToolContext, ToolError, stoppable
+from agentls.tools.stopping import stoppable
+from agentls.tools.tool import Output, ToolContext, ToolError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -176,12 +177,12 @@ class ToolCalls:
 
     # A person's leave ------------------------------------------------------------------------------------------
 
-    async def _ask(self, call: ToolCall, shown: JsonObject) -> None:
-        """Wait until a person has allowed what is shown; ToolError where they do not."""
+    async def _ask(self, call: ToolCall, what: JsonObject) -> None:
+        """Wait until a person has allowed `what` the call is going to do; ToolError where they do not."""
         self._go_on()
         number = self._state.requests.in_step + 1
         asked = request(call.turn, call.step, number)
-        await self._journal.append((ApprovalAsked(asked, call.call_id, shown, digest(shown)),), durable=False)
+        await self._journal.append((ApprovalAsked(asked, call.call_id, what, digest(what)),), durable=False)
         await self._journal.until(lambda state: asked in state.requests.closed)
         decided = self._state.requests.closed[asked]
         if isinstance(decided, ApprovalDecided) and decided.decision != "allow":
@@ -224,8 +225,7 @@ class ToolCalls:
         while not self._ends and self._order and self._order[0] in self._contexts:
             call_id = self._order.pop(0)
             result, contexts = self.finished[call_id], self._contexts[call_id]
-            turn = self._state.turns.open
-            assert turn is not None, "calls run inside a turn"
+            turn = open_turn(self._state.turns)
             added = produced(turn.turn, turn.step, contexts, turn.produced)
             events: list[EventData] = [result, *(UserMessage(message) for message in added)]
             self._journal.append(events, durable=False)

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from agentls.agent.state import AgentState
 from agentls.core.ids import BlockId
-from agentls.core.transcript import Append, Block, Change, Drop, Put
+from agentls.core.rows import Block
+from agentls.core.transcript import Append, Change, Drop, Put
 
 logger = logging.getLogger(__name__)
 

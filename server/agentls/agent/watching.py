@@ -17,8 +17,6 @@ from agentls.core.session import Batch, SessionState
 
 logger = logging.getLogger(__name__)
 
-VARIABLE = "AGENTLS_INVARIANTS"
-
 
 class Watch:
     """Watches one session; an observer of it."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentls.context.producer import Moment, Reading
-from agentls.core.ids import SessionId
+from agentls.context.producer import Moment, Producer, Reading
 from agentls.core.sources import Section
 from agentls.core.visible import fenced, one_line, preview
 from agentls.workspace.documents import Buffer, Documents
@@ -28,9 +27,10 @@ UNSAVED_MAX = 20
 _NAME_MAX = 200
 
 
-class EditorView:
-    """Of one editor what it shows, of all editors what is unsaved. Only the active file may be one outside of the
-    workspace: it is named, and no text of it is given."""
+class EditorView(Producer):
+    """Of one editor what it shows, of all editors which files are unsaved. Only the active file may be one outside of
+    the workspace: it is named, and no text of it is given. So is what is no file, which is told of the one editor
+    only."""
 
     name = "editor"
 
@@ -41,12 +41,6 @@ class EditorView:
         """It looks at no more of the disk than `Documents` does."""
         shown = _shown(self._documents, moment.roots, moment.editor) if moment.editor is not None else ()
         return (*shown, Section("unsaved files", _unsaved(self._documents, moment.roots, moment.editor)))
-
-    def committed(self, moment: Moment, reading: Reading) -> None:
-        """Nothing is kept."""
-
-    def forget(self, session: SessionId) -> None:
-        """Nothing is kept."""
 
 
 # What is shown -------------------------------------------------------------------------------------------------
@@ -86,12 +80,13 @@ def _shown(documents: Documents, roots: Roots, editor: Editor) -> tuple[Section,
     selected = [place for place, told in zip(places, focus.selections, strict=True) if told.start != told.end]
     cursors = [place for place, told in zip(places, focus.selections, strict=True) if told.start == told.end]
     last = buffer.last_line if buffer is not None else None
+    visible = [_lines(*_within(lines, last)) for lines in focus.visible]
     return (
         Section("active file", f"{file.name} in {one_line(editor.name)}"),
-        Section("cursor", _listed([_start(cursor) for cursor in cursors], "cursors")),
-        Section("selection", _listed([_span(place) for place in selected], "selections")),
+        Section("cursor", _bounded([_start(cursor) for cursor in cursors], PLACES_MAX, "cursors")),
+        Section("selection", _bounded([_span(place) for place in selected], PLACES_MAX, "selections")),
         Section("selected text", _text(buffer, selected) if buffer is not None and file.inside else ""),
-        Section("visible lines", _listed([_lines(*_within(lines, last)) for lines in focus.visible], "parts")),
+        Section("visible lines", _bounded(visible, PLACES_MAX, "parts")),
         opened,
     )
 
@@ -169,28 +164,24 @@ def _lines(first: int, last: int) -> str:
     return f"{first + 1} to {last + 1}"
 
 
-def _listed(places: Sequence[str], what: str) -> str:
-    more = len(places) - PLACES_MAX
-    return "\n".join((*places[:PLACES_MAX], *((f"... ({more} more {what})",) if more > 0 else ())))
+def _bounded(lines: Sequence[str], most: int, what: str) -> str:
+    more = len(lines) - most
+    return "\n".join((*lines[:most], *((f"... ({more} more {what})",) if more > 0 else ())))
 
 
 def _open(roots: Roots, editor: Editor) -> str:
     """The files of the workspace that the editor has open."""
     files = (_file(roots, uri) for uri in editor.focus.open)
     names = tuple(dict.fromkeys(file.name for file in files if file.inside))
-    return _bounded(names, OPEN_MAX)
+    return _bounded(names, OPEN_MAX, "files")
 
 
 # What is unsaved -----------------------------------------------------------------------------------------------
 
 
 def _unsaved(documents: Documents, roots: Roots, editor: Editor | None) -> str:
-    return _bounded((*_buffers(documents.all_unsaved(), roots), *_without_a_file(roots, editor)), UNSAVED_MAX)
-
-
-def _bounded(lines: Sequence[str], most: int) -> str:
-    more = len(lines) - most
-    return "\n".join((*lines[:most], *((f"... ({more} more files)",) if more > 0 else ())))
+    lines = (*_buffers(documents.all_unsaved(), roots), *_without_a_file(roots, editor))
+    return _bounded(lines, UNSAVED_MAX, "files")
 
 
 def _buffers(unsaved: Iterable[Buffer], roots: Roots) -> list[str]:

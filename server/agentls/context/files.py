@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentls.context.producer import UNCHANGED, Moment, Reading
+from agentls.context.producer import UNCHANGED, Moment, Producer, Reading
 from agentls.core.ids import SessionId
 from agentls.core.sources import Section
 from agentls.core.visible import one_line
@@ -28,7 +28,7 @@ _MORE = "More files than these may have changed; nobody kept track of them."
 _AGAIN = "This list is new, although it names the same files as the one before."
 
 
-class Files:
+class Files(Producer):
     """A list that grows until the agent has looked: a file leaves it once the agent has read or written it as it is on
     disk. It speaks when something is new in the list, and never says that the list is empty.
 
@@ -51,11 +51,11 @@ class Files:
             session = self._sessions[moment.session] = _Session(self._watches.watch(moment.roots), self._kept)
         return await session.read(moment)
 
-    def committed(self, moment: Moment, reading: Reading) -> None:
+    def committed(self, session: SessionId, reading: Reading) -> None:
         """What it told is not new any more."""
-        session = self._sessions.get(moment.session)
-        if session is not None:
-            session.committed(reading)
+        known = self._sessions.get(session)
+        if known is not None:
+            known.committed(reading)
 
     def forget(self, session: SessionId) -> None:
         """Watch no longer."""
@@ -76,11 +76,11 @@ class _Line:
 class _Held:
     """What a file holds: a hash that is good for as long as the stamp is the same. Without a hash there is no file."""
 
-    stamp: tuple[int, ...]
+    stamp: disk.Stamp | None
     hash: str | None
 
 
-_NOTHING = _Held((), None)
+_NOTHING = _Held(None, None)
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ def _holds(path: Path, known: _Held) -> _Held:
         return _NOTHING
     if not stat.S_ISREG(status.st_mode):
         return _NOTHING
-    stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    stamp = disk.stamp(status)
     if stamp == known.stamp:
         return known
     try:

@@ -43,18 +43,22 @@ Reading = tuple[Section, ...] | Literal[_Unchanged.UNCHANGED]
 
 
 class Producer(Protocol):
-    """One producer, shared by all agents. Its name is that of its file, and the plugin name of its messages."""
+    """One producer, shared by all agents. Its name is that of its file, and the plugin name of its messages. One that
+    keeps nothing of a session inherits `committed` and `forget`."""
 
     @property
     def name(self) -> str:
         """Letters, digits and `-`."""
 
     async def read(self, moment: Moment) -> Reading:
-        """How it stands now, as named sections in a fixed order; nothing at all for nothing to say. It changes nothing:
-        the step that asks may never begin, or may ask again. It may be cancelled at any wait."""
+        """How it stands now, as named sections in a fixed order; nothing at all for nothing to say. What it says
+        stays to be said until `committed`: the step that asks may never begin, and it may be asked again before one
+        does. It may be cancelled at any wait."""
 
-    def committed(self, moment: Moment, reading: Reading) -> None:
-        """The step of an earlier `read` has begun, and the model is told of it."""
+    def committed(self, session: SessionId, reading: Reading) -> None:
+        """The step of an earlier `read` has begun, and the model is told of what it gave."""
+        return
 
     def forget(self, session: SessionId) -> None:
         """The session has been closed: let go of what is kept for it."""
+        return

@@ -5,13 +5,12 @@ from __future__ import annotations
 import platform
 from collections import Counter
 
-from agentls.context.producer import Moment, Reading
-from agentls.core.ids import SessionId
+from agentls.context.producer import Moment, Producer, Reading
 from agentls.core.sources import Section
 from agentls.core.visible import one_line
 
 
-class Runtime:
+class Runtime(Producer):
     """Changes when an editor comes or goes."""
 
     name = "runtime"
@@ -29,12 +28,6 @@ class Runtime:
             Section("workspace", "\n".join(_path(str(folder)) for folder in moment.roots.folders)),
             Section("editors", "\n".join(name if count == 1 else f"{name} ({count} times)" for name, count in editors)),
         )
-
-    def committed(self, moment: Moment, reading: Reading) -> None:
-        """Nothing is kept."""
-
-    def forget(self, session: SessionId) -> None:
-        """Nothing is kept."""
 
 
 def _path(path: str) -> str:

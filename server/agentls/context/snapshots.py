@@ -44,12 +44,12 @@ def cleared(producer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A message that a step is to begin with: its source, and its text without a frame. `moment` and `reading` are
+    """A message that a step is to begin with: its source, and its text without a frame. `session` and `reading` are
     what it came of."""
 
     source: PluginSource
     text: str
-    moment: Moment
+    session: SessionId
     reading: Reading
 
 
@@ -81,9 +81,9 @@ class Snapshots:
         for candidate in candidates:
             producer = self._producers[candidate.source.plugin]
             try:
-                producer.committed(candidate.moment, candidate.reading)
+                producer.committed(candidate.session, candidate.reading)
             except Exception as error:  # noqa: BLE001 - a plugin's fault must not end a step that has begun
-                self._log(producer, candidate.moment.session, error)
+                self._log(producer, candidate.session, error)
 
     def forget(self, session: SessionId) -> None:
         """The session has been closed."""
@@ -127,4 +127,4 @@ def _candidate(producer: str, moment: Moment, reading: Reading) -> Candidate | N
     else:
         text = cleared(producer)
         form = Notice(bound_summary(text))
-    return Candidate(sealed(PluginSource(producer, form), (TextBlock(text),)), text, moment, reading)
+    return Candidate(sealed(PluginSource(producer, form), (TextBlock(text),)), text, moment.session, reading)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from agentls.context.producer import UNCHANGED, Moment, Reading
-from agentls.core.ids import SessionId
+from agentls.context.producer import UNCHANGED, Moment, Producer, Reading
 from agentls.core.sources import Section
 
 STALE_MS = 600_000
@@ -16,7 +15,7 @@ STALE_MS = 600_000
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-class Time:
+class Time(Producer):
     """Speaks only where a turn begins: when the date or the zone is another one, or after ten minutes."""
 
     name = "time"
@@ -39,12 +38,6 @@ class Time:
             if date in retained.sections and zone in retained.sections and age < STALE_MS:
                 return UNCHANGED
         return sections
-
-    def committed(self, moment: Moment, reading: Reading) -> None:
-        """Nothing is kept."""
-
-    def forget(self, session: SessionId) -> None:
-        """Nothing is kept."""
 
 
 def _offset(now: datetime) -> str:

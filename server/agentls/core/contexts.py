@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import immutables
 
 from agentls.core.events import Event, UserMessage
-from agentls.core.ids import MessageId, is_producer_message
+from agentls.core.ids import is_producer_message
 from agentls.core.sources import Notice, PluginSource, Section, Snapshot
 
 
@@ -16,7 +16,6 @@ class Retained:
     """The newest snapshot of a producer in history. `sections` is empty once a marker has cleared it; `time` is when
     it entered, in epoch milliseconds."""
 
-    message: MessageId
     sections: tuple[Section, ...]
     time: int
 
@@ -38,9 +37,9 @@ class Contexts:
         source = data.message.source
         match source.context:
             case Snapshot(sections):
-                retained = Retained(data.message.id, sections, event.time)
+                retained = Retained(sections, event.time)
             case Notice() if source.plugin in self.by_producer:
-                retained = Retained(data.message.id, (), event.time)
+                retained = Retained((), event.time)
             case _:
                 return self
         return Contexts(self.by_producer.set(source.plugin, retained))

@@ -105,6 +105,19 @@ class Inbox:
             return ()
         return tuple(pending.item.id for pending in (*self.steering, *free[:1]))
 
+    def lane(self, lane: Lane) -> tuple[Pending, ...]:
+        """The pending items of a lane, in their order."""
+        return self.queued if lane == "queued" else self.steering
+
+    def without(self, ids: Iterable[MessageId]) -> Inbox:
+        """This inbox as if these messages had left; what is known of them stays."""
+        gone = frozenset(ids)
+        return replace(
+            self,
+            queued=tuple(pending for pending in self.queued if pending.item.id not in gone),
+            steering=tuple(pending for pending in self.steering if pending.item.id not in gone),
+        )
+
     # The fold --------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> Inbox:
@@ -131,7 +144,7 @@ class Inbox:
     def _enqueue(self, item: InboxItem, position: int | None, seq: int) -> Inbox:
         if item.id in self.known:
             raise LogicError(f'message "{item.id}" was enqueued before')
-        lane = self._lane(item.lane)
+        lane = self.lane(item.lane)
         at = len(lane) if position is None else position
         known = self.known.set(item.id, Known(item.fate, item.content_hash, "pending"))
         return replace(self._with(item.lane, (*lane[:at], Pending(item, seq), *lane[at:])), known=known)
@@ -144,12 +157,7 @@ class Inbox:
             if receipt is None or receipt.exit != "pending":
                 raise LogicError(f'message "{message}" is not pending')
             known = known.set(message, replace(receipt, exit=how))
-        return replace(
-            self,
-            queued=tuple(pending for pending in self.queued if pending.item.id not in gone),
-            steering=tuple(pending for pending in self.steering if pending.item.id not in gone),
-            known=known,
-        )
+        return replace(self.without(gone), known=known)
 
     def _update(self, update: Update) -> Inbox:
         pending = self.find(update.id)
@@ -164,10 +172,10 @@ class Inbox:
         )
         moved = replace(pending, item=changed, released=pending.released or update.lane == "steering")
         if update.lane is None and update.position is None:
-            lane = self._lane(item.lane)
+            lane = self.lane(item.lane)
             return self._with(item.lane, tuple(moved if other.item.id == update.id else other for other in lane))
-        rest = self._with(item.lane, tuple(other for other in self._lane(item.lane) if other.item.id != update.id))
-        lane = rest._lane(changed.lane)
+        rest = self._with(item.lane, tuple(other for other in self.lane(item.lane) if other.item.id != update.id))
+        lane = rest.lane(changed.lane)
         at = len(lane) if update.position is None else update.position
         return rest._with(changed.lane, (*lane[:at], moved, *lane[at:]))
 
@@ -203,9 +211,6 @@ class Inbox:
         if message in self.known:
             raise LogicError(f'message "{message}" was accepted before')
         return replace(self, known=self.known.set(message, Known(Fate("started", turn), retry_hash(of), "taken")))
-
-    def _lane(self, lane: Lane) -> tuple[Pending, ...]:
-        return self.queued if lane == "queued" else self.steering
 
     def _with(self, lane: Lane, items: tuple[Pending, ...]) -> Inbox:
         return replace(self, queued=items) if lane == "queued" else replace(self, steering=items)

@@ -79,10 +79,11 @@ class Requests:
 
     def cancelled(self, but: RequestId | None = None) -> tuple[EventData, ...]:
         """The events that close all that is open, except `but`, without an answer."""
-        return tuple(
-            ApprovalDecided(asked.request_id, "cancelled")
-            if isinstance(asked, ApprovalAsked)
-            else QuestionAnswered(asked.request_id, cancelled=True)
-            for asked in self.open
-            if asked.request_id != but
-        )
+        return tuple(unanswered(asked) for asked in self.open if asked.request_id != but)
+
+
+def unanswered(asked: Asked) -> Closed:
+    """The event that closes a request without an answer."""
+    if isinstance(asked, ApprovalAsked):
+        return ApprovalDecided(asked.request_id, "cancelled")
+    return QuestionAnswered(asked.request_id, cancelled=True)

@@ -202,8 +202,11 @@ def call_row(call: ToolCall, seq: int, limit: int | None) -> Block:
     )
 
 
-def result_row(row: Block, content: tuple[ContentBlock, ...], error: str | None, limit: int | None) -> Block:
-    """A call's row with its result; `error` is the code of one that has no ordinary result."""
+def result_row(
+    row: Block, content: tuple[ContentBlock, ...], error: str | None, limit: int | None, *, started: bool
+) -> Block:
+    """A call's row with its result; `error` is the code of one that has no ordinary result, and `started` says whether
+    its body may have run."""
     body = result_body(Body(row.body, row.more or 0), content, limit)
     return replace(
         row,
@@ -211,7 +214,7 @@ def result_row(row: Block, content: tuple[ContentBlock, ...], error: str | None,
         more=body.more or None,
         state="done" if error is None else "failed",
         summary=row.summary if error is None else one_line(plain_text(content)),
-        call=replace(row.call, state=_call_state(error)) if row.call is not None else None,
+        call=replace(row.call, state=_call_state(error, started=started)) if row.call is not None else None,
     )
 
 
@@ -221,12 +224,12 @@ def _facts(name: str, arguments: str, state: CallState, limit: int | None) -> Ca
     return CallFacts(one_line(name), shown if room is None else preview(shown, room)[0], state)
 
 
-def _call_state(error: str | None) -> CallState:
+def _call_state(error: str | None, *, started: bool) -> CallState:
     if error is None:
         return "done"
-    if error in ("ABORTED_BEFORE_DISPATCH", "TOOL_NOT_STARTED", "INVALID_ARGS", "UNKNOWN_TOOL"):
-        return "not-run"
-    return "denied" if error == "DENIED" else "failed"
+    if error == "DENIED":
+        return "denied"
+    return "failed" if started else "not-run"
 
 
 # Requests ------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from agentls.core.events import (
     StepStart,
     ToolCall,
     ToolResult,
+    ToolStart,
     TurnEnd,
     TurnStart,
     Update,
@@ -39,14 +40,10 @@ from agentls.core.events import (
 from agentls.core.ids import BlockId, CallId, MessageId, RequestId
 from agentls.core.messages import Message
 from agentls.core.reasons import FINISHES, FinishReason, InjectionTrigger, TurnFailed
-from agentls.core.rows import Block, BlockKind, BlockState, CallFacts, CallState
+from agentls.core.requests import unanswered
+from agentls.core.rows import Block, BlockState
 from agentls.core.sources import ModelSource, Snapshot, form_of, is_person, producer_of
 from agentls.core.visible import visible
-
-__all__ = [
-    "Append", "Block", "BlockKind", "BlockState", "CallFacts", "CallState", "Change", "Drop", "PieceKind", "Put",
-    "Transcript",
-]  # fmt: skip
 
 PieceKind = Literal["text", "reasoning"]
 _K = TypeVar("_K")
@@ -87,6 +84,14 @@ class _Flight:
 
 
 @dataclass(frozen=True, slots=True)
+class _Call:
+    """A call without a result, and its row; `started` once its body may have run."""
+
+    row: Block
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Request:
     """An open request and its row; `tool` is the name of the call that it belongs to."""
 
@@ -102,13 +107,6 @@ class _Request:
             case QuestionAsked(), QuestionAnswered():
                 return rows.answered_row(self.row, self.asked, by)
         raise AssertionError("an approval is decided and a question answered")
-
-    def unanswered(self) -> Block:
-        """The row once its turn has ended without an answer."""
-        request = self.asked.request_id
-        if isinstance(self.asked, ApprovalAsked):
-            return self.closed(ApprovalDecided(request, "cancelled"))
-        return self.closed(QuestionAnswered(request, cancelled=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Transcript:
     provider: str | None = None
     lanes: Mapping[MessageId, Lane] = field(default_factory=dict)
     flights: Mapping[BlockId, _Flight] = field(default_factory=dict)
-    calls: Mapping[CallId, Block] = field(default_factory=dict)
+    calls: Mapping[CallId, _Call] = field(default_factory=dict)
     asked: Mapping[CallId, int] = field(default_factory=dict)
     requests: Mapping[RequestId, _Request] = field(default_factory=dict)
     wait: _Wait | None = None
@@ -170,6 +168,9 @@ class Transcript:
                 return self._retried(retry_id)
             case ToolCall():
                 return self._call(event.data, event.seq)
+            case ToolStart(call_id) if call_id in self.calls:
+                started = replace(self.calls[call_id], started=True)
+                return replace(self, calls={**self.calls, call_id: started}), ()
             case ApprovalAsked() | QuestionAsked():
                 return self._ask(event.data, event.seq)
             case ApprovalDecided() | QuestionAnswered():
@@ -236,17 +237,17 @@ class Transcript:
 
     def _call(self, call: ToolCall, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
         row = self._placed(rows.call_row(call, seq, self.preview_bytes))
-        return replace(self, calls={**self.calls, call.call_id: row}), (Put(row),)
+        return replace(self, calls={**self.calls, call.call_id: _Call(row)}), (Put(row),)
 
     def _result(self, result: ToolResult) -> tuple[Transcript, tuple[Change, ...]]:
-        row = self.calls.get(result.call_id)
-        if row is None:
+        call = self.calls.get(result.call_id)
+        if call is None:
             return self, ()
         content = tuple(
             inner for outer in result.message.content if isinstance(outer, ToolResultBlock) for inner in outer.content
         )
         error = result.error.code if result.error is not None else None
-        done = rows.result_row(row, content, error, self.preview_bytes)
+        done = rows.result_row(call.row, content, error, self.preview_bytes, started=call.started)
         return replace(self, calls=_without(self.calls, result.call_id)), (Put(done),)
 
     def _ask(self, asked: ApprovalAsked | QuestionAsked, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
@@ -255,7 +256,8 @@ class Transcript:
         order, counts, tool = (seq, 0), self.asked, "a call"
         if asked.call_id is not None and call is not None:
             earlier = self.asked.get(asked.call_id, 0)
-            order, counts, tool = (call.order[0], 1 + earlier), {**self.asked, asked.call_id: earlier + 1}, call.title
+            order, tool = (call.row.order[0], 1 + earlier), call.row.title
+            counts = {**self.asked, asked.call_id: earlier + 1}
         if isinstance(asked, ApprovalAsked):
             row = self._placed(rows.approval_row(asked, tool, order, seq))
         else:
@@ -274,7 +276,7 @@ class Transcript:
         if self.injection:
             return state, ()
         changes: list[Change] = [Drop(block) for block, flight in self.flights.items() if flight.shown]
-        changes += [Put(request.unanswered()) for request in self.requests.values()]
+        changes += [Put(request.closed(unanswered(request.asked))) for request in self.requests.values()]
         if self.wait is not None:
             changes.append(Put(rows.retried_row(self.wait.row, self.wait.retry, self.wait.provider, started=False)))
         if isinstance(end.reason, TurnFailed):

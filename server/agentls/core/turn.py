@@ -10,7 +10,6 @@ from agentls.core.errors import LogicError
 from agentls.core.events import (
     AssistantAttempt,
     AssistantMessage,
-    Dequeue,
     Discard,
     Event,
     EventData,
@@ -59,8 +58,8 @@ class OpenCall:
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
     """The turn that runs. `step` is 0 before its first; `attempt` is the request in flight or the last one, `boundary`
-    what the step's first one was built from; `retry` is the wait before the next one and `retries` how many there were
-    in this step; `produced` counts the messages that producers and hooks added to it."""
+    what the step's first one was built from; `retry` is the wait before the next one; `produced` counts the messages
+    that producers and hooks added to the step."""
 
     turn: int
     trigger: TurnTrigger
@@ -68,13 +67,11 @@ class OpenTurn:
     step: int = 0
     step_open: bool = False
     attempt: int = 0
-    request_seq: int = 0
     boundary: int = 0
     asking: bool = False
     calls: tuple[OpenCall, ...] = ()
     failure: Failure | None = None
     retry: Retry | None = None
-    retries: int = 0
     produced: int = 0
     limited: bool = False
     cancel: TurnCancel | None = None
@@ -143,9 +140,7 @@ class Turns:
             case StepStart(number, step):
                 _require(number == turn.turn, f"a step of turn {number} starts in turn {turn.turn}")
                 _require(not turn.step_open and step == turn.step + 1, f"step {step} starts after step {turn.step}")
-                return replace(
-                    turn, step=step, step_open=True, attempt=0, calls=(), asking=False, retries=0, produced=0
-                )
+                return replace(turn, step=step, step_open=True, attempt=0, calls=(), asking=False, produced=0)
             case StepEnd(number, step):
                 _require(turn.step_open and (number, step) == (turn.turn, turn.step), f"step {step} is not open")
                 return replace(turn, step_open=False, asking=False, retry=None)
@@ -154,7 +149,7 @@ class Turns:
                 _require(attempt == turn.attempt + 1, f"attempt {attempt} follows attempt {turn.attempt}")
                 _require(turn.retry is None, f"attempt {attempt} does not wait for its retry")
                 first = boundary if attempt == 1 else turn.boundary
-                return replace(turn, attempt=attempt, asking=True, request_seq=event.seq, failure=None, boundary=first)
+                return replace(turn, attempt=attempt, asking=True, failure=None, boundary=first)
             case AssistantMessage(usage=usage, finish=finish):
                 _require(turn.asking, "an answer without a request")
                 limited = turn.limited or isinstance(finish, MaxTokens)
@@ -164,7 +159,7 @@ class Turns:
                 return replace(turn, asking=False, failure=failure, usage=_sum(turn.usage, usage))
             case Retry():
                 _require(turn.failure is not None and turn.retry is None, "a retry without a failed attempt")
-                return replace(turn, retry=event.data, retries=turn.retries + 1)
+                return replace(turn, retry=event.data)
             case RetryStarted(retry_id):
                 _require(turn.retry is not None and turn.retry.retry_id == retry_id, f'"{retry_id}" does not wait')
                 return replace(turn, failure=None, retry=None)
@@ -193,6 +188,13 @@ class Turns:
                 for call in turn.calls
             ),
         )
+
+
+def open_turn(turns: Turns) -> OpenTurn:
+    """The open turn, for whoever works inside of one; LogicError where there is none."""
+    if turns.open is None:
+        raise LogicError("no turn is open")
+    return turns.open
 
 
 def _require(holds: bool, what: str) -> None:
@@ -310,7 +312,7 @@ def _steering(inbox: Inbox) -> tuple[MessageId, ...]:
 def close_turn(turns: Turns, inbox: Inbox, reason: TurnEndReason, hold: HoldCause | None) -> tuple[EventData, ...]:
     """`step/end?, update… (steering to the head of the queue, order kept), turn/end, hold?`. A hold is written only
     where it would hold something."""
-    turn = _of(turns)
+    turn = open_turn(turns)
     return (
         *((StepEnd(turn.turn, turn.step),) if turn.step_open else ()),
         *steering_to_queue(inbox),
@@ -322,7 +324,7 @@ def close_turn(turns: Turns, inbox: Inbox, reason: TurnEndReason, hold: HoldCaus
 def settle_cancel(turns: Turns, inbox: Inbox, spent: Usage | None = None) -> tuple[EventData, ...]:
     """The end of a cancelled turn, once its work has stopped and its calls are answered, and what becomes of what
     waits: what came after the cancel runs. `spent` is what the request that was cut off has cost."""
-    turn = _of(turns)
+    turn = open_turn(turns)
     cancel = turn.cancel
     if cancel is None:
         raise LogicError(f"turn {turn.turn} is not cancelled")
@@ -339,8 +341,7 @@ def cancel_waiting(inbox: Inbox, before: int, *, keep_inbox: bool) -> tuple[Even
     earlier = tuple(pending for pending in inbox.pending() if pending.seq < before)
     if not keep_inbox:
         gone = tuple(pending.item.id for pending in earlier)
-        later = Inbox(steering=tuple(pending for pending in inbox.steering if pending not in earlier))
-        return (*((Discard(gone, "cancel"),) if gone else ()), *steering_to_queue(later))
+        return (*((Discard(gone, "cancel"),) if gone else ()), *steering_to_queue(inbox.without(gone)))
     holds = any(not inbox.is_held(pending) for pending in earlier)
     return (*steering_to_queue(inbox), *((Hold(held=True, cause="cancel", before=before),) if holds else ()))
 
@@ -348,14 +349,3 @@ def cancel_waiting(inbox: Inbox, before: int, *, keep_inbox: bool) -> tuple[Even
 def steering_to_queue(inbox: Inbox) -> tuple[EventData, ...]:
     """Steering that no step took goes to the head of the queue, in its order."""
     return tuple(Update(pending.item.id, lane="queued", position=place) for place, pending in enumerate(inbox.steering))
-
-
-def claimed(action: EnterStep, *, runs: bool = True) -> tuple[EventData, ...]:
-    """The events by which claimed messages leave the inbox: into the step, or without it where it never `runs`."""
-    return tuple(Dequeue(message, action.turn, action.step if runs else None) for message in action.claim)
-
-
-def _of(turns: Turns) -> OpenTurn:
-    if turns.open is None:
-        raise LogicError("no turn is open")
-    return turns.open

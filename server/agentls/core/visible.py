@@ -62,6 +62,14 @@ def fenced(text: str, info: str = "") -> str:
     return f"{fence}{info}\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{fence}"
 
 
+def boundary(data: bytes, at: int) -> int:
+    """The place nearest before `at`, or `at` itself, that is between two characters of UTF-8 `data`, or its end."""
+    at = min(at, len(data))
+    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
+
+
 def preview(text: str, limit: int) -> tuple[str, int]:
     """The first `limit` UTF-8 bytes of `text`, cut between characters, and how many bytes are left out."""
     if len(text) <= limit // 4 or len(text.encode()) <= limit:

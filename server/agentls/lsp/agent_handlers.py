@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
-from agentls.agent.agent import UnknownBlock
-from agentls.agent.host import BadWorkspace, Fork
+from agentls.agent.host import Fork
 from agentls.core.errors import UserError
 from agentls.core.events import ModelRef
 from agentls.core.ids import AgentId, BlockId
@@ -17,8 +15,6 @@ from agentls.lsp.deeds import Deeds
 from agentls.lsp.drawing import Drawing
 from agentls.lsp.errors import InvalidParams, NotAttached
 from agentls.lsp.ports import Client, Host
-
-T = TypeVar("T")
 
 PART_MAX = 1 << 20
 """UTF-8 bytes of a body in one answer."""
@@ -50,8 +46,9 @@ class AgentHandlers:
         )
 
     async def list(self, params: wire.ListParams) -> JsonObject:
-        listing = self._host.list(params.workspace_uri, query=params.query, cursor=params.cursor, limit=params.limit)
-        rows, following = await self._in_workspace(methods.LIST, listing)
+        rows, following = await self._host.list(
+            params.workspace_uri, query=params.query, cursor=params.cursor, limit=params.limit
+        )
         result: dict[str, JsonValue] = {"agents": [encode.listed_json(row) for row in rows]}
         return result if following is None else {**result, "nextCursor": following}
 
@@ -66,7 +63,7 @@ class AgentHandlers:
             title=params.title,
             fork=Fork(AgentId(begin.agent_id), begin.turn) if begin is not None else None,
         )
-        agent = await self._in_workspace(methods.CREATE, self._deeds.whole(creating))
+        agent = await self._deeds.whole(creating)
         return encode.state_of(agent.view)
 
     async def configure(self, params: wire.ConfigureParams) -> JsonObject:
@@ -80,12 +77,6 @@ class AgentHandlers:
             return self._host.find_model(named)
         except UserError as error:
             raise InvalidParams(method.name, "model", str(error)) from error
-
-    async def _in_workspace(self, method: methods.Method[wire.Wire], asked: Awaitable[T]) -> T:
-        try:
-            return await asked
-        except BadWorkspace as error:
-            raise InvalidParams(method.name, "workspaceUri", str(error)) from error
 
     async def delete(self, params: wire.AgentParams) -> JsonObject:
         # Whoever draws it is told by its view.
@@ -127,7 +118,4 @@ class AgentHandlers:
         if end < start:
             raise InvalidParams(methods.BLOCK.name, "to", f"expected a whole number from {start}, not {end}")
         agent = await self._deeds.agent(params.agent_id)
-        try:
-            return encode.part_json(block, await agent.block(block, start, end))
-        except UnknownBlock as error:
-            raise InvalidParams(methods.BLOCK.name, "id", str(error)) from error
+        return encode.part_json(block, await agent.block(block, start, end))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from agentls.lsp import wire
 from agentls.workspace.editor import NO_FOCUS, Focus
 from agentls.workspace.positions import Position, PositionEncoding, Range
@@ -28,25 +26,26 @@ class ConnectedEditor:
         before, told = self.focus, said.model_fields_set
         active = before.active
         if "active_uri" in told:
-            active = said.active_uri if said.active_uri is not None and is_file(said.active_uri) else None
+            active = said.active_uri or None
         same = active is not None and active == before.active
         selections, visible = (before.selections, before.visible) if same else ((), ())
         selected_at = before.selected_at
         if active is not None and "selections" in told:
-            selections, selected_at = tuple(map(_range, said.selections or ())), act
+            selections, selected_at = tuple(map(to_range, said.selections or ())), act
         if active is not None and "visible_ranges" in told:
             visible = tuple(map(_lines, said.visible_ranges or ()))
         self.focus = Focus(
             active,
             selections,
             visible,
-            open=_files(said.open_uris or ()) if "open_uris" in told else before.open,
-            dirty=_files(said.dirty_uris or ()) if "dirty_uris" in told else before.dirty,
+            open=tuple(filter(is_file, said.open_uris or ())) if "open_uris" in told else before.open,
+            dirty=tuple(filter(None, said.dirty_uris or ())) if "dirty_uris" in told else before.dirty,
             selected_at=selected_at if selections else 0,
         )
 
 
-def _range(told: wire.Range) -> Range:
+def to_range(told: wire.Range) -> Range:
+    """The same as the workspace knows it, turned where it is the wrong way round."""
     start, end = sorted(Position(place.line, place.character) for place in (told.start, told.end))
     return Range(start, end)
 
@@ -57,14 +56,10 @@ def _lines(told: wire.Range) -> tuple[int, int]:
 
 
 def is_file(uri: str) -> bool:
-    """Whether a document is a file of this machine. Others, such as `untitled:` and `output:`, are no business of an
-    agent's."""
+    """Whether a document is a file of this machine. Of others, such as `untitled:` and `output:`, an agent is told at
+    most what they are called."""
     try:
         to_path(uri)
     except NotAFileUri:
         return False
     return True
-
-
-def _files(uris: Iterable[str]) -> tuple[str, ...]:
-    return tuple(uri for uri in uris if is_file(uri))

@@ -1,8 +1,9 @@
 """The notifications of an editor: its documents, what the person looks at, files on disk. None is answered.
 
-A document that is no file (`untitled:`, `output:`, …) is passed over without a word. What a client says wrongly of a
-document is told to the log once, and its text never. A buffer is forgotten that a change of it could not be taken into:
-what follows would be put in wrong places. A whole text brings it back.
+The text of a document that is no file (`untitled:`, `output:`, …) is passed over without a word; that it is looked at
+or unsaved is not. What a client says wrongly of a document is told to the log once, and its text never. A buffer is
+forgotten that a change of it could not be taken into: what follows would be put in wrong places. A whole text brings it
+back.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from agentls.core.json import JsonValue
 from agentls.lsp import methods, standard, wire
 from agentls.lsp.binding import Notification, notification
-from agentls.lsp.editor import ConnectedEditor, is_file
+from agentls.lsp.editor import ConnectedEditor, is_file, to_range
 from agentls.lsp.errors import InvalidParams
 from agentls.lsp.ports import Host
 from agentls.workspace.documents import NotOpen
-from agentls.workspace.positions import Change, Position, Range
+from agentls.workspace.positions import Change
 from agentls.workspace.uris import to_path
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,4 @@ def _uri(raw: JsonValue) -> str | None:
 
 
 def _change(change: standard.ContentChange) -> Change:
-    if change.range is None:
-        return Change(change.text)
-    start, end = change.range.start, change.range.end
-    return Change(change.text, Range(Position(start.line, start.character), Position(end.line, end.character)))
+    return Change(change.text, to_range(change.range) if change.range is not None else None)

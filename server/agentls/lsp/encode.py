@@ -18,8 +18,8 @@ from agentls.core.codec import camel
 from agentls.core.codec import encode as core_json
 from agentls.core.ids import AgentId, BlockId
 from agentls.core.json import JsonObject, JsonValue
-from agentls.core.transcript import Block, CallFacts
-from agentls.core.visible import one_line, preview
+from agentls.core.rows import Block, CallFacts
+from agentls.core.visible import boundary, one_line, preview
 from agentls.lsp import methods
 from agentls.lsp.framing import framed
 from agentls.models.model import ModelFacts
@@ -85,9 +85,7 @@ def pieces(text: str) -> Iterator[tuple[int, str]]:
     data = text.encode(errors="replace")
     at = 0
     while at == 0 or at < len(data):
-        end = min(at + TEXT_MAX, len(data))
-        while end < len(data) and data[end] & 0xC0 == 0x80:
-            end -= 1
+        end = boundary(data, at + TEXT_MAX)
         yield at, data[at:end].decode()
         at = end
 
@@ -145,8 +143,13 @@ def context_message(agent: AgentId, rev: int, block: Block, supersedes: BlockId 
 
 def attention_message(agent: AgentId, kind: str, state: AgentState | None) -> bytes:
     """A call for the person's attention as complete bytes."""
-    title = one_line((state.title if state is not None else None) or "") or "agentls"
+    title = title_of(state.title if state is not None else None)
     return notification(methods.ATTENTION.name, {"agentId": agent, "kind": kind, "title": title})
+
+
+def title_of(title: str | None) -> str:
+    """What a person knows an agent by that may have no title yet, as one plain line."""
+    return one_line(title or "") or "agentls"
 
 
 def list_changed_message(workspace_uri: str) -> bytes:

@@ -7,7 +7,8 @@ from typing import Final
 
 from pygls.exceptions import JsonRpcException
 
-from agentls.agent.host import InvalidBoundary, UnknownAgent
+from agentls.agent.agent import NotPending, UnknownBlock, UnknownRequest, WrongAnswer
+from agentls.agent.host import BadWorkspace, InvalidBoundary, UnknownAgent
 from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UnsupportedFormat, UserError
 from agentls.core.json import JsonValue
 
@@ -100,12 +101,24 @@ _CODES: Mapping[type[UserError], int] = {
     InvalidBoundary: INVALID_BOUNDARY,
 }
 
+_FIELDS: Mapping[type[UserError], str] = {
+    BadWorkspace: "workspaceUri",
+    UnknownBlock: "id",
+    NotPending: "before",
+    UnknownRequest: "requestId",
+    WrongAnswer: "answer.content",
+}
+"""Those that become InvalidParams, and the field that they are about, whatever the method is."""
+
 
 def answer_for(error: BaseException, method: str) -> tuple[JsonRpcException, bool]:
     """What a client is told of an exception, and whether it is a bug, of which the log tells the rest."""
     if isinstance(error, JsonRpcException):
         return error, False
     if isinstance(error, UserError):
+        field = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
+        if field is not None:
+            return InvalidParams(method, field, str(error)), False
         code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), REQUEST_FAILED)
         return JsonRpcException(str(error), code, _data(error)), False
     text = f"{method} failed inside the server; its log on stderr says why"

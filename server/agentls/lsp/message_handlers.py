@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from agentls.agent.agent import Agent, Cancelled, Changed, Content, NotPending, Sent, UnknownRequest, WrongAnswer
+from agentls.agent.agent import Agent, Cancelled, Changed, Content, Sent
 from agentls.core.blocks import TextBlock
 from agentls.core.codec import decode
 from agentls.core.errors import DecodeError
@@ -112,10 +112,7 @@ class MessageHandlers:
     async def move(self, params: wire.MoveParams) -> JsonObject:
         agent = await self._deeds.agent(params.agent_id)
         before = MessageId(params.before) if params.before is not None else None
-        try:
-            return await self._outcome(agent.move(MessageId(params.message_id), before))
-        except NotPending as error:
-            raise InvalidParams(methods.MOVE.name, "before", str(error)) from error
+        return await self._outcome(agent.move(MessageId(params.message_id), before))
 
     async def promote(self, params: wire.PendingParams) -> JsonObject:
         agent = await self._deeds.agent(params.agent_id)
@@ -139,12 +136,7 @@ class MessageHandlers:
             note=params.answer.note,
             content=params.answer.content,
         )
-        try:
-            return encode.answered_json(await self._deeds.whole(answering))
-        except UnknownRequest as error:
-            raise InvalidParams(methods.ANSWER.name, "requestId", str(error)) from error
-        except WrongAnswer as error:
-            raise InvalidParams(methods.ANSWER.name, "answer.content", str(error)) from error
+        return encode.answered_json(await self._deeds.whole(answering))
 
     # Shared ----------------------------------------------------------------------------------------------------
 

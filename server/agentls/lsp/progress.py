@@ -17,8 +17,7 @@ from agentls.agent.state import AgentState
 from agentls.agent.view import Frame, View
 from agentls.core.ids import AgentId
 from agentls.core.json import JsonObject
-from agentls.core.visible import one_line
-from agentls.lsp.encode import notification
+from agentls.lsp.encode import notification, title_of
 from agentls.lsp.transport import Writer
 
 PAUSE = 0.3
@@ -103,7 +102,7 @@ class _Watch:
             return
         message = _message(state, self.agent.view)
         if self.turn is None:
-            self.turn = _Turn(self._progress, number, one_line(state.title or "") or "agentls", message)
+            self.turn = _Turn(self._progress, number, title_of(state.title), message)
         else:
             self.turn.tell(message)
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from agentls.agent.agent import Now, Refusal
 from agentls.agent.state import Status, StoreState
 from agentls.core.events import HoldCause, Lane, Outcome
-from agentls.core.transcript import BlockKind, BlockState, CallState
+from agentls.core.rows import BlockKind, BlockState, CallState
 from agentls.lsp.wire import Order, Wire
 
 SENT_KINDS: tuple[BlockKind, ...] = (
@@ -56,7 +56,7 @@ class Call(Wire):
 
 
 class Location(Wire):
-    """Lines of a file, from 0."""
+    """Lines of a file, from 0. Announced for later."""
 
     uri: str
     line: int
@@ -64,7 +64,7 @@ class Location(Wire):
 
 
 class Action(Wire):
-    """A command that a client may offer with a block."""
+    """A command that a client may offer with a block. Announced for later."""
 
     title: str
     command: str
@@ -72,14 +72,14 @@ class Action(Wire):
 
 
 class FileDiff(Wire):
-    """Changes of one file."""
+    """Changes of one file. Announced for later."""
 
     uri: str
     hunks: list[object]
 
 
 class Image(Wire):
-    """An image that can be fetched by its id; pixels."""
+    """An image that can be fetched by its id; pixels. Announced for later."""
 
     id: str
     media_type: str
@@ -120,9 +120,13 @@ class Block(Wire):
     producer: str | None = None
     """Who made a context."""
     locations: list[Location] | None = None
+    """What it is about. Announced for later: this version sends none."""
     actions: list[Action] | None = None
+    """What a client may offer. Announced for later: this version sends none."""
     diff: list[FileDiff] | None = None
+    """What a tool changed. Announced for later: this version sends none."""
     images: list[Image] | None = None
+    """What it shows. Announced for later: this version sends none."""
     call: Call | None = None
     finish: str | None = None
     """Why the model stopped, of an assistant block."""
@@ -132,7 +136,7 @@ class Block(Wire):
     """The open request that it shows."""
     usage: Usage | None = None
     children: list[str] | None = None
-    """Ids of blocks that belong under it."""
+    """Ids of blocks that belong under it. Announced for later: this version sends none."""
 
 
 class PutOp(Wire):
@@ -444,7 +448,6 @@ class ContextParams(Wire):
     summary: str | None = None
     """One plain line, of a notice."""
     block_id: str
-    tokens: int | None = None
     supersedes: str | None = None
     """The block of the snapshot of this producer that it takes the place of."""
 

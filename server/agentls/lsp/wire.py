@@ -431,15 +431,17 @@ class EditorStateParams(Told):
     """What a person looks at. Here a field that is left out stays as it was, and null is none."""
 
     active_uri: str | None = None
-    """The document that has the cursor. Another one, or none, forgets the selections and visible ranges of before."""
+    """The document that has the cursor. Another one, or none, forgets the selections and visible ranges of before. One
+    that is no file, such as an untitled one, is told to agents by its URI, and none of its text."""
     selections: list[Range] | None = None
     """In the active document, the main one first; an empty range is a cursor."""
     visible_ranges: list[Range] | None = None
     """Of the active document."""
     open_uris: list[str] | None = None
-    """The documents that are shown or in a tab. Here and in the others, what is no file is passed over."""
+    """The documents that are shown or in a tab; what is no file is passed over."""
     dirty_uris: list[str] | None = None
-    """The documents that hold unsaved text."""
+    """The documents that hold unsaved text. What is no file is told to agents by its URI; of files it is known by their
+    text."""
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[str | int, ...], str, Any, str]:

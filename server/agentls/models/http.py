@@ -159,7 +159,6 @@ class HttpModel:
     """A model behind a row's endpoint."""
 
     def __init__(self, row: ModelRow, dialect: Dialect, network: Network, environ: Mapping[str, str]) -> None:
-        self.ref = row.ref
         self.context_window = row.context_window
         self.takes_tools = row.takes_tools
         self._row = row

@@ -184,7 +184,6 @@ class LocalModel:
         lacks: Callable[[], Failure | None],
     ) -> None:
         """`lacks` says, before each request, what keeps the child from starting (see `missing`), or None."""
-        self.ref = row.ref
         self.context_window = row.context_window
         self.takes_tools = row.takes_tools
         self._row = row

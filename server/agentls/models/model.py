@@ -26,10 +26,6 @@ class Model(Protocol):
     """A model that can be asked; shared by all agents that use it."""
 
     @property
-    def ref(self) -> ModelRef:
-        """Its provider and id, as the log names it."""
-
-    @property
     def context_window(self) -> int:
         """Tokens that a request and its answer may take together."""
 

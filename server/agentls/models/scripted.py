@@ -200,7 +200,6 @@ class Scripted:
     def __init__(
         self, row: ModelRow, script: Script, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        self.ref = row.ref
         self.context_window = row.context_window
         self.takes_tools = row.takes_tools
         self._script = script

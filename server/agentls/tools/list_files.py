@@ -13,7 +13,8 @@ from pydantic import Field
 
 from agentls.core.json import JsonObject
 from agentls.tools.paths import failures, locate, shown
-from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError, check, in_thread
+from agentls.tools.stopping import check, in_thread
+from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError
 from agentls.workspace.ignore import Entry, Walk
 from agentls.workspace.roots import Roots
 from agentls.workspace.uris import to_uri
@@ -72,11 +73,16 @@ def _list(folder: Path, context: ToolContext, walked_max: int) -> Output:
     name = shown(context.roots, folder)
     listing = _walk(folder, name, context, walked_max)
     below = _files_below(listing.entries)
+
+    def drawn(depth: int) -> list[str]:
+        entries = (entry for entry in listing.entries if _is_drawn(entry, below, depth))
+        return [_line(entry, folder, below, context.roots) for entry in entries]
+
     depth = _depth(listing.entries, below)
-    lines = [_line(entry, folder, below, context.roots) for entry in listing.entries if _is_drawn(entry, below, depth)]
+    lines = drawn(depth)
     while depth > 1 and _size(lines) > _TEXT_MAX:
         depth -= 1
-        lines = [_line(e, folder, below, context.roots) for e in listing.entries if _is_drawn(e, below, depth)]
+        lines = drawn(depth)
     kept = _fitting(lines)
     folders = sum(entry.kind == "folder" for entry in listing.entries)
     files = len(listing.entries) - folders

@@ -14,7 +14,8 @@ from pydantic import Field
 from agentls.core.json import JsonObject, JsonValue
 from agentls.core.visible import one_line
 from agentls.tools.paths import failures, locate, shown
-from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError, check, in_thread
+from agentls.tools.stopping import check, in_thread
+from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError
 from agentls.workspace import disk
 from agentls.workspace.documents import Buffer
 from agentls.workspace.large import ENCODINGS, open_large

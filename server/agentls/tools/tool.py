@@ -5,15 +5,12 @@ A failure is an answer too: a code of `CODES` and a text that tells the model wh
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,8 +20,6 @@ from agentls.core.visible import preview
 from agentls.workspace.documents import Documents
 from agentls.workspace.roots import Roots
 from agentls.workspace.uris import to_path
-
-logger = logging.getLogger(__name__)
 
 OUTPUT_MAX = 51_200
 """UTF-8 bytes of a result's text, at most, all notices included."""
@@ -63,11 +58,6 @@ CODES: Mapping[str, str] = MappingProxyType(
 )
 """What the code of a failed call means. Others rely on the codes; one that is here is never renamed."""
 
-T = TypeVar("T")
-
-_left_behind: set[asyncio.Future[Any]] = set()
-"""Held until they end, since asyncio holds on to no task that waits."""
-
 
 class Arguments(BaseModel):
     """What a tool takes. The description of each field is read by the model; others than these are refused."""
@@ -101,7 +91,7 @@ class ToolContext:
     """What one call may look at. `seen` is the session's: it maps the real path of a file to the hash of its content
     as the agent last knew it; tools add to it, and a resumed session fills it from the log with `observed`. `stop` is
     the call's own: it is set when the call's task is cancelled, and threads look at it. `threads` is where they run,
-    and `grace` how many seconds a stopped call has to end."""
+    and `grace` how many seconds a stopped call has to end. The agent's own is what each call's is made from."""
 
     session: SessionId
     roots: Roots
@@ -176,84 +166,3 @@ def bounded(text: str, limit: int = OUTPUT_MAX) -> str:
 
 def _notice(omitted: int) -> str:
     return f"\n... ({omitted} more bytes are left out)"
-
-
-def check(stop: threading.Event) -> None:
-    """End a thread's work when its call was stopped."""
-    if stop.is_set():
-        raise ToolError("ABORTED", "the call was stopped")
-
-
-async def stoppable(work: Awaitable[T], grace: float = GRACE_SECONDS) -> T:
-    """What a tool's own code gives, in a task of its own. Once we are cancelled so is that, and how it ends tells what
-    was done; what has not ended after `grace` seconds is left behind, and ends as cancelled for us."""
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is None or not task.cancelling():
-            raise RuntimeError("a tool was cancelled by nobody but itself") from cancelled
-        running.cancel()
-        if not await _ended(running, grace):
-            raise
-    return running.result()
-
-
-async def in_thread(context: ToolContext, work: Callable[[], T]) -> T:
-    """Run what blocks, and changes nothing, in a thread. A cancelled call sets `context.stop` and waits for it, since
-    a thread cannot be ended from outside and should not go on after its call has; what it found is dropped."""
-    running = asyncio.get_running_loop().run_in_executor(context.threads, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        context.stop.set()
-        await _ended(running, context.grace)
-        raise
-
-
-async def change_in_thread(context: ToolContext, work: Callable[[], T]) -> T:
-    """Run what blocks and changes something in a thread. A call that is cancelled before the thread begins changes
-    nothing; from then on the outcome is given, a cancelled call or not, unless `work` ended at a `check` of its own,
-    which it may only do while nothing is changed. Of a thread that is left behind nobody knows what it changes."""
-
-    def unless_stopped() -> T:
-        check(context.stop)
-        return work()
-
-    running = asyncio.get_running_loop().run_in_executor(context.threads, unless_stopped)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        context.stop.set()
-        if not await _ended(running, context.grace):
-            text = "the call was stopped and did not end; it may still take effect, so look before you repeat it"
-            raise ToolError("ABORTED", text) from None
-        if running.cancelled():
-            raise
-        error = running.exception()
-        if isinstance(error, ToolError) and error.code == "ABORTED":
-            raise
-        return running.result()
-
-
-async def _ended(running: asyncio.Future[T], grace: float) -> bool:
-    """Wait until it has ended, however often that is cancelled, but not for ever: false when it is left behind."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + grace
-    while not running.done() and (left := until - loop.time()) > 0:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([running], timeout=left)
-    if running.done():
-        return True
-    logger.error("a tool was stopped %g s ago and goes on all the same; it is left behind", grace)
-    _left_behind.add(running)
-    running.add_done_callback(_ended_late)
-    return False
-
-
-def _ended_late(running: asyncio.Future[Any]) -> None:
-    _left_behind.discard(running)
-    # Nobody waits for it, so asyncio must not report that its fault was never retrieved.
-    fault = None if running.cancelled() else running.exception()
-    logger.info("a tool that was left behind has ended: %s", type(fault).__name__ if fault is not None else "well")

@@ -12,16 +12,8 @@ from pydantic import Field
 from agentls.core.json import JsonObject
 from agentls.core.visible import one_line
 from agentls.tools.paths import failures, locate, shown
-from agentls.tools.tool import (
-    OUTPUT_MAX,
-    Arguments,
-    Output,
-    ToolContext,
-    ToolError,
-    bounded,
-    change_in_thread,
-    in_thread,
-)
+from agentls.tools.stopping import change_in_thread, in_thread
+from agentls.tools.tool import OUTPUT_MAX, Arguments, Output, ToolContext, ToolError, bounded
 from agentls.workspace import disk
 from agentls.workspace.diffs import Diff, unified
 from agentls.workspace.roots import real

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import sys
@@ -13,7 +14,11 @@ from pathlib import Path
 from agentls.workspace.roots import real
 from agentls.workspace.texts import content_hash
 
+Stamp = tuple[int, int, int, int, int]
+"""What changes when a file does, or another one takes its place."""
+
 _NAME_MAX = 200
+_OURS = re.compile(r"\..*\.agentls-(?:new|old)", re.DOTALL)
 # Between looking at what a file holds and replacing it, so that of two agents that write one file at the same time
 # the second is told. What another process writes in that moment is not seen.
 _publishing = threading.Lock()
@@ -33,6 +38,16 @@ class TooLarge(Exception):
 
 class Changed(Exception):
     """The file is not what it was expected to be; nothing was written."""
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """A file's stamp, of what the system says of it."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def is_ours(name: str) -> bool:
+    """Whether it is the name of what `write` puts beside a file for as long as it writes it."""
+    return _OURS.fullmatch(name) is not None
 
 
 def read(path: Path, limit: int) -> bytes:
@@ -197,6 +212,7 @@ def _check_kind(status: os.stat_result, path: Path) -> None:
 
 
 def _beside(target: Path, what: str) -> Path:
+    """A file of a name that `is_ours`."""
     # Bytes, since that is what a file system limits, and what a name may be that is no UTF-8.
     name = os.fsdecode(os.fsencode(target.name)[:_NAME_MAX])
     return target.with_name(f".{name}.{secrets.token_hex(8)}.agentls-{what}")

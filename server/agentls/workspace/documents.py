@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentls.workspace.disk import NotRegular, TooLarge, read
+from agentls.workspace.disk import NotRegular, Stamp, TooLarge, read, stamp
 from agentls.workspace.editor import Editor
 from agentls.workspace.positions import Change, Lines, Position
 from agentls.workspace.roots import real
@@ -33,7 +33,7 @@ class Buffer:
         self.changed = 0
         self._lines = Lines(text)
         self._agreed: str | None = None
-        self._differed: tuple[_Stamp] | None = None
+        self._differed: tuple[Stamp | None] | None = None
 
     @property
     def text(self) -> str:
@@ -59,14 +59,14 @@ class Buffer:
         """
         if self._agreed is not None and self._agreed == self.text:
             return False
-        stamp = _stamp(self.path)
-        if self._differed == (stamp,):
+        now = _stamp(self.path)
+        if self._differed == (now,):
             return True
-        data = _bytes(self.path) if stamp is not None else b""
+        data = _bytes(self.path) if now is not None else b""
         if data is not None and shows(data, self.text):
             self._agreed = self.text
             return False
-        self._differed = (stamp,)
+        self._differed = (now,)
         return True
 
     def change(self, version: int, changes: Iterable[Change]) -> None:
@@ -150,10 +150,6 @@ class Documents:
         that was active last."""
         return self._ranked(buffer for buffer in self._open.values() if buffer.path == path)
 
-    def at_uri(self, uri: str) -> tuple[Buffer, ...]:
-        """The same by any spelling of its URI."""
-        return self.at(real(to_path(uri)))
-
     def unsaved(self, path: Path) -> tuple[Buffer, ...]:
         """Those of a file's buffers that are dirty, the one that holds it first. Two with different texts are a
         conflict that only a person can settle."""
@@ -180,16 +176,12 @@ class Documents:
             raise NotOpen(f'{editor.name} has not opened "{uri}"') from None
 
 
-_Stamp = tuple[int, int, int, int, int] | None
-
-
-def _stamp(path: Path) -> _Stamp:
-    """What changes when a file does, or None where there is none."""
+def _stamp(path: Path) -> Stamp | None:
+    """A file's stamp, or None where there is none."""
     try:
-        status = os.stat(path)
+        return stamp(os.stat(path))
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _bytes(path: Path) -> bytes | None:

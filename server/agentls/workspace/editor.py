@@ -11,7 +11,8 @@ from agentls.workspace.positions import PositionEncoding, Range
 @dataclass(frozen=True, slots=True)
 class Focus:
     """What a person looks at in an editor: the URI of the active document, its selections, the lines of it that are
-    visible as (first, last), and the URIs of all documents that are shown or hold unsaved text.
+    visible as (first, last), and the URIs of all files that are shown and of all documents that hold unsaved text. A
+    document is a file or something else, such as `untitled:Untitled-1`.
 
     A selection is as the editor told it, in units of its encoding and a cursor where both ends are the same: which text
     it means depends on the document at that moment. `selected_at` is the act by which it was told (see `Documents`).

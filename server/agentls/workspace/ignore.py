@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentls.workspace import disk
 from agentls.workspace.gitignore import Patterns
 
 Kind = Literal["file", "folder", "link"]
 
-_RULES = ".gitignore"
-_GIT = ".git"
+GIT = ".git"
+"""Where a repository keeps its own files, which no walk enters."""
+GITIGNORE = ".gitignore"
+"""A folder's ignore file."""
 _RULES_MAX = 128 << 10
 """Bytes of an ignore file that count; nobody writes more by hand, and a megabyte takes seconds. git takes 100 MiB."""
 
@@ -84,7 +87,7 @@ class Walk:
             return
         rules = _level(folder, above)
         for entry in entries:
-            if entry.name == _GIT:
+            if entry.name == GIT:
                 continue
             kind = _kind(entry)
             if _is_ignored(rules, os.fsencode(entry.path), is_folder=kind == "folder"):
@@ -143,7 +146,7 @@ def _is_ignored(rules: _Level | None, path: bytes, *, is_folder: bool) -> bool:
 
 def _rules_above(folder: Path, root: Path) -> _Level | None:
     """The rules that hold around a folder, which its own come before."""
-    top = next((each for each in (folder, *folder.parents) if os.path.lexists(each / _GIT)), root)
+    top = next((each for each in (folder, *folder.parents) if os.path.lexists(each / GIT)), root)
     if top == folder:
         return None
     level = None
@@ -159,10 +162,10 @@ def _between(top: Path, folder: Path) -> Iterator[Path]:
 
 def _level(folder: Path, above: _Level | None) -> _Level | None:
     path = os.path.join(os.fsencode(folder), b"")
-    if os.path.lexists(folder / _GIT):
-        excluded = _parsed.patterns(_git_folder(folder / _GIT) / "info" / "exclude")
+    if os.path.lexists(folder / GIT):
+        excluded = _parsed.patterns(_git_folder(folder / GIT) / "info" / "exclude")
         above = _Level(excluded, path, None) if excluded is not None else None
-    rules = _parsed.patterns(folder / _RULES)
+    rules = _parsed.patterns(folder / GITIGNORE)
     return _Level(rules, path, above) if rules is not None else above
 
 
@@ -193,7 +196,7 @@ class Parsed:
         self._size_max = size
         self._settled_ns = settled * 1e9
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[tuple[int, ...], int, Patterns | None]] = {}
+        self._kept: dict[str, tuple[disk.Stamp, int, Patterns | None]] = {}
         self._size = 0
 
     def patterns(self, path: Path) -> Patterns | None:
@@ -203,7 +206,7 @@ class Parsed:
             status = os.lstat(path)
         except (OSError, ValueError):
             return None
-        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        stamp = disk.stamp(status)
         with self._lock:
             kept = self._kept.pop(name, None)
             if kept is not None and kept[0] == stamp:
@@ -222,7 +225,7 @@ class Parsed:
         with self._lock:
             return len(self._kept), self._size
 
-    def _keep(self, name: str, stamp: tuple[int, ...], size: int, patterns: Patterns | None) -> None:
+    def _keep(self, name: str, stamp: disk.Stamp, size: int, patterns: Patterns | None) -> None:
         with self._lock:
             earlier = self._kept.pop(name, None)
             self._size += size - (earlier[1] if earlier is not None else 0)

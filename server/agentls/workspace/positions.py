@@ -6,6 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import Literal
 
+from agentls.core.visible import boundary
+
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 """What a character counts: bytes, UTF-16 code units, or code points."""
 
@@ -97,10 +99,7 @@ def column(line: str, character: int, encoding: PositionEncoding) -> int:
         return min(character, len(line))
     if encoding == "utf-8":
         data = line.encode("utf-8", "surrogatepass")
-        end = min(character, len(data))
-        while end < len(data) and data[end] & 0xC0 == 0x80:
-            end -= 1
-        return len(data[:end].decode("utf-8", "surrogatepass"))
+        return len(data[: boundary(data, character)].decode("utf-8", "surrogatepass"))
     data = line.encode("utf-16-le", "surrogatepass")
     end = min(character * 2, len(data))
     if end < len(data) and 0xDC <= data[end + 1] <= 0xDF:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentls.workspace.ignore import Rules, Walk
+from agentls.workspace.disk import is_ours
+from agentls.workspace.ignore import GIT, GITIGNORE, Rules, Walk
 from agentls.workspace.inotify import Happened, Part
 from agentls.workspace.roots import Roots, real
 
-_GIT = ".git"
-_RULES = ".gitignore"
 _LOST = "it is gone or was moved"
-_OURS = re.compile(r"\..*\.agentls-(?:new|old)", re.DOTALL)
-"""What disk.py puts beside a file for as long as it writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,7 @@ class Tree:
             self._look(folder, name, rules, looked)
         # Rules that were changed may have let go of folders that are not watched yet.
         for folder, name in files:
-            if name == _RULES and self._is_watched(folder):
+            if name == GITIGNORE and self._is_watched(folder):
                 for _ in self._grow(folder):
                     pass
         self._lose_roots(looked)
@@ -161,7 +157,7 @@ class Tree:
                 if parent is None:
                     continue
                 if entry.kind != "folder":
-                    if name not in parent.files and _OURS.fullmatch(name) is None:
+                    if name not in parent.files and not is_ours(name):
                         parent.files.add(name)
                         yield os.path.join(parent.path, name)
                     continue
@@ -198,7 +194,7 @@ class Tree:
 
     def _gain(self, folder: _Folder, name: str, rules: Rules, looked: dict[str, Looked]) -> None:
         path = os.path.join(folder.path, name)
-        if name in folder.folders or not self._is_watched(folder) or name == _GIT or not _is_folder(path):
+        if name in folder.folders or not self._is_watched(folder) or name == GIT or not _is_folder(path):
             return
         if rules.ignore(path, folder.top, is_folder=True):
             return
@@ -242,7 +238,7 @@ class Tree:
 
     def _look(self, folder: _Folder, name: str, rules: Rules, looked: dict[str, Looked]) -> None:
         path = os.path.join(folder.path, name)
-        if name == _GIT or _OURS.fullmatch(name) or rules.ignore(path, folder.top, is_folder=False):
+        if name == GIT or is_ours(name) or rules.ignore(path, folder.top, is_folder=False):
             return
         existed, exists = name in folder.files, _is_file(path)
         if exists:
@@ -273,7 +269,7 @@ def _placed(path: Path, roots: Roots) -> tuple[Path, Path] | None:
     except OSError:
         return None
     root = roots.root_of(path)
-    if root is None or path == root or _GIT in path.relative_to(root).parts or _OURS.fullmatch(path.name):
+    if root is None or path == root or GIT in path.relative_to(root).parts or is_ours(path.name):
         return None
     return path, root
 
