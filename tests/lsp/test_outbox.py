@@ -251,6 +251,20 @@ async def test_a_changed_field_travels_alone() -> None:
     await line.end()
 
 
+async def test_a_cleared_field_is_null_and_named() -> None:
+    """A client whose reader of JSON drops nulls goes by the names."""
+    agent, line = await attached(block("a", 1, "text", finish="stop"))
+    agent.put(block("a", 1, "text"))
+    (frame,) = Captured(line).frames()
+    (op,) = cast(list[JsonObject], cast(JsonObject, frame["params"])["ops"])
+    assert op == {
+        "op": "put",
+        "block": {"id": "a", "order": [1, 0], "rev": 2, "kind": "assistant", "finish": None},
+        "cleared": ["finish"],
+    }
+    await line.end()
+
+
 async def test_a_stalled_client_costs_its_blocks_and_not_its_frames() -> None:
     agent, line = await attached(block("a", 1, ""))
     line.valve.open.clear()

@@ -182,7 +182,7 @@ def test_test_runs_the_tests_after_a_failed_lint_and_fails_for_either(
     stub(copy / ".venv/bin/python", f'printf "(%s)" "$@"; exit {tests}')
     done = run(copy / "scripts/test", "tests/core", "-k", "two words")
     assert done.returncode == status
-    assert "setup --local\n(-m)(pytest)(-n)(auto)(tests/core)(-k)(two words)" in done.stdout
+    assert "setup --local --editors\n(-m)(pytest)(-n)(auto)(tests/core)(-k)(two words)" in done.stdout
     assert ("scripts/check failed" in done.stdout) == bool(lint)
 
 

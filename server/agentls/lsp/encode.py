@@ -55,6 +55,7 @@ def put_json(drawn: Drawn, wanted: frozenset[str] | None = None) -> Iterator[Jso
     """A put of some fields of a block, or of all of it with those cleared that it has no more."""
     block = drawn.block
     shown: dict[str, JsonValue] = {"id": block.id, "order": block.order, "rev": drawn.rev, "kind": block.kind}
+    cleared: list[JsonValue] = []
     rest: Iterator[tuple[int, str]] = iter(())
     for name, wire_name in _NAMES.items():
         if name in _ALWAYS or (wanted is not None and name not in wanted):
@@ -62,11 +63,13 @@ def put_json(drawn: Drawn, wanted: frozenset[str] | None = None) -> Iterator[Jso
         value: object = getattr(block, name)
         if value is None and wanted is None and name not in drawn.cleared:
             continue
+        if value is None:
+            cleared.append(wire_name)
         if name == "body":
             rest = pieces(block.body)
             _, value = next(rest)
         shown[wire_name] = _field_json(value)
-    yield {"op": "put", "block": shown}
+    yield {"op": "put", "block": shown, "cleared": cleared} if cleared else {"op": "put", "block": shown}
     for at, piece in rest:
         yield {"op": "append", "id": block.id, "offset": at, "text": piece}
 

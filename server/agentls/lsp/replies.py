@@ -145,6 +145,8 @@ class PutOp(Wire):
 
     op: Literal["put"]
     block: Block
+    cleared: list[str] | None = None
+    """The fields of the block that are null, for a client whose reader of JSON drops nulls, as Neovim's does."""
 
 
 class AppendOp(Wire):

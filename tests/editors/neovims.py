@@ -1,0 +1,119 @@
+"""A real Neovim with the plugin, in its own process and with settings of its own; driven over its RPC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pynvim  # type: ignore[import-untyped]
+
+from tests.editors.programs import nvim
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "editors" / "neovim"
+SECONDS = 15
+
+
+class Neovim:
+    """What a test asks of it. Lua code is given as text; it returns what Lua returns."""
+
+    def __init__(self, rpc: pynvim.Nvim) -> None:
+        self._rpc = rpc
+
+    def lua(self, code: str, *arguments: object) -> Any:
+        """Run Lua code; `...` are the arguments."""
+        return self._rpc.exec_lua(code, *arguments)
+
+    def command(self, line: str) -> None:
+        """Run a command of the command line."""
+        self._rpc.command(line)
+
+    def keys(self, keys: str) -> None:
+        """Type."""
+        self._rpc.input(keys)
+
+    def until(self, condition: str, *arguments: object) -> None:
+        """Wait until a Lua expression holds; `select(n, ...)` are the arguments."""
+        code = f"local a = {{...}}; return (vim.wait({SECONDS * 1000}, function() return {condition} end, 5))"
+        if not self.lua(code, *arguments):
+            raise AssertionError(f"waited {SECONDS} s for {condition}\n{self.screen()}\n{self.messages()}")
+
+    def messages(self) -> str:
+        """What was told in the message area."""
+        return cast(str, self.lua("return vim.fn.execute('messages')"))
+
+    def screen(self) -> str:
+        """The text of all windows, each under the name of its buffer and its bar."""
+        return cast(
+            str,
+            self.lua("""
+                local found = {}
+                for _, window in ipairs(vim.api.nvim_list_wins()) do
+                  local buffer = vim.api.nvim_win_get_buf(window)
+                  table.insert(found, "== " .. vim.api.nvim_buf_get_name(buffer) .. " | " .. vim.wo[window].winbar)
+                  vim.list_extend(found, vim.api.nvim_buf_get_lines(buffer, 0, -1, false))
+                end
+                return table.concat(found, "\\n")
+            """),
+        )
+
+    def transcript(self) -> list[str]:
+        """The lines of the transcript's buffer."""
+        return cast(
+            list[str],
+            self.lua("""
+                for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+                  if vim.bo[buffer].filetype == "agentls" then
+                    return vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
+                  end
+                end
+                return {}
+            """),
+        )
+
+    def shows(self, text: str) -> None:
+        """Wait until a line of the transcript holds the text."""
+        self.until(
+            """(function()
+              for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+                if vim.bo[buffer].filetype == "agentls" then
+                  local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
+                  return table.concat(lines, "\\n"):find(a[1], 1, true) ~= nil
+                end
+              end
+            end)()""",
+            text,
+        )
+
+    def state(self, condition: str) -> None:
+        """Wait until the state of the current agent, as `s`, fulfils a Lua expression."""
+        self.until(f"(function() local s = require('agentls').state(); return s and ({condition}) end)()")
+
+
+@contextmanager
+def neovim(home: Path, folder: Path, settings: str, arguments: Sequence[str] = ()) -> Iterator[Neovim]:
+    """A Neovim in a folder; `settings` is the Lua table that the plugin is set up with."""
+    home.mkdir(parents=True, exist_ok=True)
+    names = ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME")
+    xdg = {f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}": str(home / name.lower()) for name in names}
+    for path in xdg.values():
+        Path(path).mkdir(mode=0o700, exist_ok=True)
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    script = home / "init.lua"
+    script.write_text(
+        f"vim.opt.runtimepath:append({str(PLUGIN)!r})\nrequire('agentls').setup({settings})\n", encoding="utf-8"
+    )
+    program = ["env", "-i", "-C", str(folder), *(f"{name}={value}" for name, value in {**kept, **xdg}.items())]
+    program += [f"HOME={home}", str(nvim()), "--clean", "-u", str(script), "--headless", "--embed", *arguments]
+    rpc = pynvim.attach("child", argv=program)
+    try:
+        rpc.ui_attach(120, 40, rgb=True)
+        yield Neovim(rpc)
+    finally:
+        # It goes before it answers, which is what was asked.
+        with suppress(OSError, EOFError):
+            rpc.command("qall!")
+        rpc.close()

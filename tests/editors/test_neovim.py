@@ -1,0 +1,251 @@
+"""The plugin in a real Neovim, against the real server; only the model is scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.editors.neovims import Neovim, neovim
+
+pytestmark = pytest.mark.timeout(180)
+
+SERVE = (sys.executable, "-P", "-m", "agentls", "serve", "--model", "script/script")
+WORDS = " ".join(f"word{n}" for n in range(400))
+SCRIPT = {
+    "pace": 4,
+    "replies": [
+        {
+            "when": "write it",
+            "step": 0,
+            "pieces": [{"call": {"name": "write", "arguments": {"path": "made.txt", "content": "made\n"}}}],
+        },
+        {"when": "write it", "pieces": [{"text": "I was told: {result}"}]},
+        {"when": "at length", "pieces": [{"reasoning": "Let me think."}, {"text": WORDS}]},
+        {"when": "for ever", "pieces": [{"text": "It begins "}, {"wait": 600000}]},
+        {"when": "badly", "pieces": [{"text": "red \u001b[31m and \u202e back"}]},
+    ],
+}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "a.txt").write_text("one\ntwo\nthree\n")
+    return folder
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> tuple[str, ...]:
+    """The command of a server with the script."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    return (*SERVE, "--script", str(script), "--state-dir", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def vim(tmp_path: Path, work: Path, serve: tuple[str, ...]) -> Iterator[Neovim]:
+    """A Neovim with a server of its own, and the agent opened."""
+    command = ", ".join(json.dumps(word) for word in serve)
+    with neovim(tmp_path / "home", work, f"{{ cmd = {{ {command} }} }}", ["a.txt"]) as editor:
+        editor.command("Agent")
+        editor.state("s.status == 'idle'")
+        yield editor
+
+
+def send(vim: Neovim, text: str) -> None:
+    """Write into the prompt and send it by its key."""
+    vim.keys("<Esc>")
+    vim.command("Agent")
+    vim.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { ... })", text)
+    vim.keys("<CR>")
+
+
+def test_a_prompt_is_answered_in_the_transcript(vim: Neovim) -> None:
+    """The prompt empties, the answer comes, and the line above says that all is at rest."""
+    send(vim, "hello there")
+    vim.shows("You said:\n\n> hello there")
+    vim.state("s.lastTurn and s.lastTurn.number == 1 and s.status == 'idle'")
+    assert vim.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == [""]
+    vim.until("vim.wo[vim.fn.bufwinid('/transcript$')].winbar:find('script/script · idle', 1, true)")
+
+
+def test_a_running_turn_is_steered(vim: Neovim) -> None:
+    """What steers stands in the transcript as steering, and is answered in the same turn."""
+    send(vim, "talk at length")
+    vim.shows("word3")
+    vim.command("AgentSteer stop and say hello")
+    vim.shows("▌ Steering\nstop and say hello")
+    vim.state("s.lastTurn and s.lastTurn.number == 1 and s.status == 'idle'")
+    text = "\n".join(vim.transcript())
+    assert WORDS in text
+    assert text.index("word399") < text.index("▌ Steering")
+
+
+def test_reasoning_is_a_fold_and_the_answer_is_not(vim: Neovim) -> None:
+    """A fold shows what it is and how much is in it."""
+    send(vim, "talk at length")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    vim.shows("word399")
+    lines = vim.transcript()
+    row = next(n for n, line in enumerate(lines) if line.startswith("∴"))
+    answer = next(n for n, line in enumerate(lines) if line.startswith("word0"))
+    folds = (
+        "return vim.api.nvim_win_call(vim.fn.bufwinid('/transcript$'), function()"
+        " return { vim.fn.foldclosed(%d), vim.fn.foldclosed(%d), vim.fn.foldtextresult(%d) } end)"
+    )
+    first, open_, text = vim.lua(folds % (row + 1, answer + 1, row + 1))
+    assert (first, open_) == (row + 1, -1)
+    assert text.startswith("∴ Reasoning · Let me think.")
+
+
+def test_a_selection_is_injected(vim: Neovim) -> None:
+    """It starts nothing, is a row of its own that names the place, and the next answer comes after it."""
+    vim.keys("<Esc>")
+    vim.command("wincmd t")
+    vim.command("2,3AgentInject look at this")
+    vim.shows("selection of a.txt:2-3")
+    vim.shows("two\nthree")
+    vim.state("s.status == 'idle'")
+
+
+def test_an_approval_is_answered_by_a_key(vim: Neovim, work: Path) -> None:
+    """The keys are there while something is asked, and only then."""
+    send(vim, "write it")
+    vim.state("#s.requests == 1")
+    assert not (work / "made.txt").exists()
+    vim.lua("vim.api.nvim_set_current_win(vim.fn.bufwinid('/transcript$'))")
+    vim.until("vim.fn.maparg('a', 'n', false, true).callback ~= nil")
+    vim.keys("a")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    assert (work / "made.txt").read_text() == "made\n"
+    vim.shows("I was told: ")
+    vim.until("vim.fn.maparg('a', 'n', false, true).callback == nil")
+
+
+def test_a_denied_call_is_told_with_the_note(vim: Neovim, work: Path) -> None:
+    """`:AgentAnswer deny NOTE`."""
+    send(vim, "write it")
+    vim.state("#s.requests == 1")
+    vim.command("AgentAnswer deny not today")
+    vim.shows("not today")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    assert not (work / "made.txt").exists()
+
+
+def test_a_cancel_keeps_the_queue_which_is_edited_and_resumed(vim: Neovim) -> None:
+    """What waited is held, is edited in a buffer of its own, and runs when it is let go."""
+    send(vim, "talk for ever")
+    vim.shows("It begins")
+    vim.command("AgentSend the second message")
+    vim.state("#s.inbox == 1")
+    vim.command("AgentCancel")
+    vim.state("s.hold and s.hold.cause == 'cancel' and s.status == 'idle'")
+    vim.command("AgentQueue")
+    vim.keys("e")
+    vim.until("vim.bo.buftype == 'acwrite'")
+    vim.command("%s/second/edited/")
+    vim.command("write")
+    vim.state("s.inbox[1] and s.inbox[1].text == 'the edited message'")
+    vim.command("quit")
+    vim.until("vim.bo.filetype == 'agentls-queue'")
+    vim.until("vim.api.nvim_get_current_line():find('the edited message', 1, true)")
+    vim.keys("R")
+    vim.shows("> the edited message")
+    vim.state("#s.inbox == 0 and s.status == 'idle'")
+
+
+def test_a_server_that_was_killed_comes_back_with_the_agent(vim: Neovim) -> None:
+    """The text that was shown is still there, what is sent meanwhile is sent once, and the plugin says what happens."""
+    send(vim, "talk for ever")
+    vim.shows("It begins")
+    before = server_of(vim)
+    os.kill(before, signal.SIGKILL)
+    vim.until("require('agentls.client').client() == nil")
+    vim.command("AgentSend said without a server")
+    vim.until("require('agentls.client').client() ~= nil")
+    vim.shows("> said without a server")
+    text = "\n".join(vim.transcript())
+    assert text.count("▌ You\nsaid without a server") == 1
+    assert "It begins" in text
+    assert server_of(vim) != before
+
+
+def test_what_could_move_the_cursor_or_turn_the_text_round_is_made_visible(vim: Neovim) -> None:
+    """Escapes and bidirectional controls never reach the screen."""
+    send(vim, "talk badly")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    vim.shows("[31m and ")
+    assert not {"\x1b", "\u202e"} & set("".join(vim.transcript()))
+
+
+def test_two_editors_on_one_socket_draw_the_same(tmp_path: Path, work: Path, serve: tuple[str, ...]) -> None:
+    """The second one joins the agent of the first, and both draw each other's messages."""
+    with on_socket(tmp_path, serve) as path:
+        settings = f"{{ socket = {json.dumps(str(path))} }}"
+        with neovim(tmp_path / "first", work, settings) as first, neovim(tmp_path / "second", work, settings) as second:
+            first.command("Agent")
+            first.state("s.status == 'idle'")
+            send(first, "talk at length")
+            second.command("Agent")
+            second.state("#s.editors == 2")
+            second.shows("word30")
+            second.command("AgentSend from the second")
+            for editor in (first, second):
+                editor.shows("> from the second")
+                editor.state("s.status == 'idle' and s.lastTurn.number == 2")
+            first.until("require('agentls').state().rev == a[1]", second.lua("return require('agentls').state().rev"))
+            shown = first.transcript()
+            second.until(
+                "vim.deep_equal(vim.api.nvim_buf_get_lines(vim.fn.bufnr('/transcript$'), 0, -1, false), a[1])", shown
+            )
+
+
+def test_health_says_what_is_there(vim: Neovim) -> None:
+    """`:checkhealth agentls` names Neovim, the server and the models."""
+    vim.command("checkhealth agentls")
+    text = vim.screen()
+    for part in ("Neovim 0.11", "agentls 0.1", "connected to agentls", "model demo/demo, needs no key"):
+        assert part in text, text
+
+
+def test_health_names_the_command_that_mends_it(tmp_path: Path, work: Path) -> None:
+    """A program that is not there is named, with how to get it; and a command says the same in one line."""
+    with neovim(tmp_path / "home", work, '{ cmd = { "/nowhere/agentls", "serve" } }') as vim:
+        vim.command("checkhealth agentls")
+        assert '"/nowhere/agentls" is no program that can be run' in vim.screen()
+        assert "scripts/setup" in vim.screen()
+        vim.command("Agent")
+        vim.until("vim.fn.execute('messages'):find('cannot be started', 1, true)")
+
+
+def server_of(vim: Neovim) -> int:
+    """The process that Neovim started."""
+    pid = vim.lua("return vim.fn.getpid()")
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if b"agentls" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    raise AssertionError("there is no server")
+
+
+@contextmanager
+def on_socket(folder: Path, serve: tuple[str, ...]) -> Iterator[Path]:
+    """A server that listens, ended afterwards."""
+    path = folder / "run" / "socket"
+    process = subprocess.Popen((*serve, "--socket", str(path)), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        while "listening on" not in (line := process.stderr.readline()):
+            assert line, "the server has ended"
+        yield path
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
