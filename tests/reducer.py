@@ -31,6 +31,7 @@ class Reducer:
         self.before: tuple[int, int] | None = None
         self.frames = 0
         self._early: list[tuple[str, JsonObject]] = []
+        self._passed_over: set[str] = set()
 
     # What arrives ----------------------------------------------------------------------------------------------
 
@@ -77,6 +78,7 @@ class Reducer:
             raise Broken(f"rev {rev} after {self.rev}")
         self.rev = rev
         self.frames += 1
+        self._passed_over.clear()
         if method == "agent/state":
             self.state = params
         elif method == "agent/blocks":
@@ -108,6 +110,7 @@ class Reducer:
         known = self.blocks.get(block_id)
         if known is None:
             if not paged and self.before is not None and _at(block) < self.before:
+                self._passed_over.add(block_id)
                 return
             if not set(block) >= WHOLE:
                 raise Broken(f"a put of a part of {block_id}, which is not held")
@@ -121,6 +124,8 @@ class Reducer:
     def _append(self, block_id: str, offset: int, text: str) -> None:
         known = self.blocks.get(block_id)
         if known is None:
+            if block_id in self._passed_over:
+                return  # The rest of a long body, whose block a page will bring.
             raise Broken(f"an append to {block_id}, which is not held")
         body = cast(str, known["body"])
         if len(body.encode()) != offset:

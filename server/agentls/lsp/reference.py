@@ -1,7 +1,8 @@
 """Write the reference of the protocol: `python -m agentls.lsp.reference [--check] [--root FOLDER]`.
 
-`docs/protocol/schema.json` is for generators of client types, `docs/protocol/README.md` for people. Both come from
-`methods.py`, `wire.py`, `replies.py` and `errors.py` alone, so that the same code gives the same bytes.
+`docs/protocol/schema.json` is for generators of client types, `docs/protocol/README.md` for people, and the plugin for
+Neovim has its types from here. All come from `methods.py`, `wire.py`, `replies.py` and `errors.py` alone, so that the
+same code gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pathlib import Path
 
 from agentls.core.json import JsonObject, JsonValue
 from agentls.lsp import errors, replies, schema, wire
+from agentls.lsp.lua_types import lua_types
 from agentls.lsp.methods import METHODS, STANDARD, Method
 
 FOLDER = Path("docs/protocol")
+LUA = Path("editors/neovim/lua/agentls/types.lua")
 
 _NEGOTIATION: tuple[type[wire.Wire], ...] = (wire.AgentClient, replies.AgentServer)
 
@@ -27,6 +30,7 @@ def pages() -> Mapping[Path, str]:
     return {
         FOLDER / "schema.json": json.dumps(_schema(known), indent=2, ensure_ascii=False) + "\n",
         FOLDER / "README.md": "\n".join(_readme(known)) + "\n",
+        LUA: lua_types(known),
     }
 
 

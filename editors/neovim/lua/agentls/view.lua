@@ -181,8 +181,7 @@ function View:hint(requests, hint)
   for _, request in ipairs(requests) do
     if self.marks[request.blockId] then
       vim.api.nvim_buf_set_extmark(self.buffer, HINTS, self:_row(request.blockId), 0, {
-        virt_text = { { "  " .. hint, "AgentlsAsks" } },
-        virt_text_pos = "eol",
+        virt_lines = { { { hint, "AgentlsAsks" } } },
       })
     end
   end

@@ -41,6 +41,7 @@ local function options(window, buffer)
     foldminlines = 0,
     fillchars = "fold: ",
     conceallevel = 0,
+    statusline = " agent %=%l/%L ",
   }
   for name, value in pairs(set) do
     vim.api.nvim_set_option_value(name, value, { win = window, scope = "local" })
@@ -86,6 +87,7 @@ function M.open(transcript)
     })
     vim.wo[below][0].winfixheight = true
     vim.wo[below][0].winbar = "prompt"
+    vim.wo[below][0].statusline = " prompt "
   end
   vim.api.nvim_set_current_win(below)
 end
@@ -118,7 +120,10 @@ function M.give_back(transcript, text)
   local buffer = M.prompt(transcript)
   local lines = vim.split(text, "\n", { plain = true })
   local there = vim.api.nvim_buf_get_lines(buffer, 0, -1, true)
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, true, #there == 1 and there[1] == "" and lines or vim.list_extend(lines, there))
+  if #there > 1 or there[1] ~= "" then
+    vim.list_extend(lines, there)
+  end
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, true, lines)
 end
 
 --- Show a text that is too long for the transcript, in a window of its own.
