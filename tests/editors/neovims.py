@@ -89,8 +89,9 @@ class Neovim:
         )
 
     def state(self, condition: str) -> None:
-        """Wait until the state of the current agent, as `s`, fulfils a Lua expression."""
-        self.until(f"(function() local s = require('agentls').state(); return s and ({condition}) end)()")
+        """Wait until the state of the current agent, as `s`, fulfils a Lua expression, and all before it is drawn."""
+        drawn = "not require('agentls.session').get(s.agentId).drawing"
+        self.until(f"(function() local s = require('agentls').state(); return s and ({condition}) and {drawn} end)()")
 
 
 @contextmanager
