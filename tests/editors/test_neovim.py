@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 SERVE = (sys.executable, "-P", "-m", "agentls", "serve", "--model", "script/script")
 WORDS = " ".join(f"word{n}" for n in range(400))
 SCRIPT = {
-    "pace": 4,
+    "pace": 8,
     "replies": [
         {
             "when": "write it",
