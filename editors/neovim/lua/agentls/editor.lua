@@ -95,10 +95,11 @@ function M.start()
   started = true
   timer = assert(vim.uv.new_timer())
   local group = vim.api.nvim_create_augroup("agentls.editor", {})
+  -- stylua: ignore
   local events = {
     "BufEnter", "BufModifiedSet", "BufWritePost", "BufDelete", "CursorMoved", "CursorMovedI", "ModeChanged",
     "WinScrolled",
-  } -- stylua: ignore
+  }
   vim.api.nvim_create_autocmd(events, { group = group, callback = soon })
   client.on("connected", function()
     told = ""
