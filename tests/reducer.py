@@ -43,10 +43,11 @@ class Reducer:
         elif self.epoch != result["epoch"]:
             raise Broken("another epoch without a reset")
         self.epoch, self.rev = cast(str, result["epoch"]), cast(int, result["rev"])
+        self._passed_over.clear()
         for op in _ops(result):
             if op["op"] == "put" and not set(_object(op["block"])) >= WHOLE:
                 raise Broken(f"an attach puts a part of a block: {op}")
-            self._apply(op, self.rev, paged=True)
+            self._apply(op, self.rev, paged=bool(result["reset"]))
         self.state = _object(result["state"])
         early, self._early = self._early, []
         for method, params in early:

@@ -179,6 +179,20 @@ def test_a_server_that_was_killed_comes_back_with_the_agent(vim: Neovim) -> None
     assert server_of(vim) != before
 
 
+def test_a_state_of_another_life_is_a_reason_to_attach_again(vim: Neovim) -> None:
+    """It is not drawn, and what the answer brings is."""
+    before = vim.lua("return require('agentls').state().rev")
+    attaching = vim.lua("""
+        local state = require("agentls").state()
+        local drawn = require("agentls.session").get(state.agentId)
+        drawn:receive("agent/state", vim.tbl_extend("force", state, { epoch = "another", rev = state.rev + 1000 }))
+        return drawn.attaching
+    """)
+    assert attaching
+    vim.until("not require('agentls.session').get(require('agentls').state().agentId).attaching")
+    assert vim.lua("return require('agentls').state().rev") < before + 1000
+
+
 def test_what_could_move_the_cursor_or_turn_the_text_round_is_made_visible(vim: Neovim) -> None:
     """Escapes and bidirectional controls never reach the screen."""
     send(vim, "talk badly")

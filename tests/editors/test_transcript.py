@@ -8,33 +8,22 @@ is a field that must not be there. A step that is not `ok` changes nothing.
 from __future__ import annotations
 
 import json
-import subprocess
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.editors.neovims import PLUGIN
-from tests.editors.programs import nvim
+from tests.editors import reducers
 from tests.reducer import Broken, Reducer
 
-FOLDER = Path(__file__).with_name("golden")
-GOLDEN = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+GOLDEN = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reducers.GOLDEN.glob("*.json"))}
 
 
 @cache
-def in_lua() -> dict[str, Any]:
-    """What the plugin's reducer makes of all of them, in one Neovim."""
-    done = subprocess.run(
-        [nvim(), "--clean", "-l", FOLDER.with_name("golden.lua"), PLUGIN, FOLDER],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout or done.stderr)
-    return found
+def in_lua() -> dict[str, dict[str, Any]]:
+    """What the plugin's reducer makes of all of them."""
+    return reducers.played(reducers.GOLDEN)
 
 
 def in_python(golden: dict[str, Any]) -> dict[str, Any]:

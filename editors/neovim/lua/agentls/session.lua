@@ -114,9 +114,9 @@ function Session:receive(method, params)
 end
 
 function Session:_take(method, params)
-  if method == "agent/state" then
-    self.transcript:state(params)
-  elseif self.transcript:frame(params) == "gap" then
+  local held = self.transcript
+  local said = method == "agent/state" and held:state(params) or held:frame(params)
+  if said == "gap" then
     self:attach()
     return
   end

@@ -46,6 +46,16 @@ local function stands_before(left, right)
   return left[2] < right[2]
 end
 
+--- Of two blocks at one place, the one with the lower id stands first, as it does for the server.
+---@param left agentls.Block
+---@param right agentls.Block
+local function block_before(left, right)
+  if stands_before(left.order, right.order) then
+    return true
+  end
+  return not stands_before(right.order, left.order) and left.id < right.id
+end
+
 -- What is held ------------------------------------------------------------------------------------------------------
 
 --- The facts of a block.
@@ -67,14 +77,14 @@ function Transcript:body(id)
   return held.pieces[1] or ""
 end
 
---- The index of the first block that does not stand before `order`.
----@param order integer[]
+--- The index of the first block that does not stand before `block`.
+---@param block agentls.Block
 ---@return integer
-function Transcript:_index(order)
+function Transcript:_index(block)
   local low, high = 1, #self.ids + 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if stands_before(self.held[self.ids[middle]].block.order, order) then
+    if block_before(self.held[self.ids[middle]].block, block) then
       low = middle + 1
     else
       high = middle
@@ -87,7 +97,7 @@ end
 ---@param id string
 ---@return string?
 function Transcript:after(id)
-  return self.ids[self:_index(self.held[id].block.order) + 1]
+  return self.ids[self:_index(self.held[id].block) + 1]
 end
 
 --- The ids of all blocks, in the order in which they stand.
@@ -120,10 +130,9 @@ function Transcript:_put(op)
     if self.before and stands_before(put.order, self.before) then
       return -- The page that holds it will bring it.
     end
-    held = { block = {}, pieces = {}, size = 0 }
+    held = { block = { id = put.id, order = put.order }, pieces = {}, size = 0 }
     self.held[put.id] = held
-    held.block.order = put.order
-    table.insert(self.ids, self:_index(put.order), put.id)
+    table.insert(self.ids, self:_index(put), put.id)
   end
   for name, value in pairs(put) do
     if name ~= "body" then
@@ -152,7 +161,7 @@ function Transcript:_drop(op)
   if not held then
     return
   end
-  table.remove(self.ids, self:_index(held.block.order))
+  table.remove(self.ids, self:_index(held.block))
   self.held[op.id] = nil
   if self.changes.blocks[op.id] then
     self.changes.blocks[op.id] = nil
@@ -166,7 +175,8 @@ function Transcript:_drop(op)
   table.insert(self.changes.dropped, op.id)
 end
 
---- Whether every append fits: to a body of exactly that length, as it will be by then.
+--- Whether every op fits: a part of a block to one that is held, an append to a body of exactly that length, both as it
+--- will be by then.
 function Transcript:_fits(ops)
   local sizes = {}
   for _, op in ipairs(ops) do
@@ -177,6 +187,8 @@ function Transcript:_fits(ops)
         sizes[op.block.id] = "skipped"
       elseif op.block.body then
         sizes[op.block.id] = #op.block.body
+      elseif sizes[op.block.id] == -1 or not (held or sizes[op.block.id]) then
+        return false
       end
     elseif op.op == "drop" then
       sizes[op.id] = -1
