@@ -15,13 +15,15 @@ from tests.editors.programs import nvim
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "editors" / "neovim"
 SECONDS = 15
+"""How long a test waits, unless it says otherwise."""
 
 
 class Neovim:
     """What a test asks of it. Lua code is given as text; it returns what Lua returns."""
 
-    def __init__(self, rpc: pynvim.Nvim) -> None:
+    def __init__(self, rpc: pynvim.Nvim, seconds: int) -> None:
         self._rpc = rpc
+        self._seconds = seconds
 
     def lua(self, code: str, *arguments: object) -> Any:
         """Run Lua code; `...` are the arguments."""
@@ -37,9 +39,9 @@ class Neovim:
 
     def until(self, condition: str, *arguments: object) -> None:
         """Wait until a Lua expression holds; `select(n, ...)` are the arguments."""
-        code = f"local a = {{...}}; return (vim.wait({SECONDS * 1000}, function() return {condition} end, 5))"
+        code = f"local a = {{...}}; return (vim.wait({self._seconds * 1000}, function() return {condition} end, 5))"
         if not self.lua(code, *arguments):
-            raise AssertionError(f"waited {SECONDS} s for {condition}\n{self.screen()}\n{self.messages()}")
+            raise AssertionError(f"waited {self._seconds} s for {condition}\n{self.screen()}\n{self.messages()}")
 
     def messages(self) -> str:
         """What was told in the message area."""
@@ -95,7 +97,9 @@ class Neovim:
 
 
 @contextmanager
-def neovim(home: Path, folder: Path, settings: str, arguments: Sequence[str] = ()) -> Iterator[Neovim]:
+def neovim(
+    home: Path, folder: Path, settings: str, arguments: Sequence[str] = (), *, seconds: int = SECONDS
+) -> Iterator[Neovim]:
     """A Neovim in a folder; `settings` is the Lua table that the plugin is set up with."""
     home.mkdir(parents=True, exist_ok=True)
     names = ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME")
@@ -112,7 +116,7 @@ def neovim(home: Path, folder: Path, settings: str, arguments: Sequence[str] = (
     rpc = pynvim.attach("child", argv=program)
     try:
         rpc.ui_attach(120, 40, rgb=True)
-        yield Neovim(rpc)
+        yield Neovim(rpc, seconds)
     finally:
         # It goes before it answers, which is what was asked.
         with suppress(OSError, EOFError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.editors.neovims import Neovim, neovim
+from tests.editors.neovims import PLUGIN, Neovim, neovim
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -30,6 +31,12 @@ SCRIPT = {
         {"when": "write it", "pieces": [{"text": "I was told: {result}"}]},
         {"when": "at length", "pieces": [{"reasoning": "Let me think."}, {"text": WORDS}]},
         {"when": "for ever", "pieces": [{"text": "It begins "}, {"wait": 600000}]},
+        {
+            "when": "read it",
+            "step": 0,
+            "pieces": [{"call": {"name": "read", "arguments": {"path": "a.txt"}}}],
+        },
+        {"when": "read it", "result": "(?s)(?P<unsaved>typed just now)", "pieces": [{"text": "It says: {unsaved}"}]},
         {"when": "badly", "pieces": [{"text": "red \u001b[31m and \u202e back"}]},
     ],
 }
@@ -123,12 +130,12 @@ def test_an_approval_is_answered_by_a_key(vim: Neovim, work: Path) -> None:
     vim.state("#s.requests == 1")
     assert not (work / "made.txt").exists()
     vim.lua("vim.api.nvim_set_current_win(vim.fn.bufwinid('/transcript$'))")
-    vim.until("vim.fn.maparg('a', 'n', false, true).callback ~= nil")
+    vim.until("vim.fn.maparg('a', 'n'):find('AgentAnswer allow', 1, true)")
     vim.keys("a")
     vim.state("s.lastTurn and s.status == 'idle'")
     assert (work / "made.txt").read_text() == "made\n"
     vim.shows("I was told: ")
-    vim.until("vim.fn.maparg('a', 'n', false, true).callback == nil")
+    vim.until("vim.fn.maparg('a', 'n') == ''")
 
 
 def test_a_denied_call_is_told_with_the_note(vim: Neovim, work: Path) -> None:
@@ -186,10 +193,10 @@ def test_a_state_of_another_life_is_a_reason_to_attach_again(vim: Neovim) -> Non
         local state = require("agentls").state()
         local drawn = require("agentls.session").get(state.agentId)
         drawn:receive("agent/state", vim.tbl_extend("force", state, { epoch = "another", rev = state.rev + 1000 }))
-        return drawn.attaching
+        return drawn.awaiting
     """)
     assert attaching
-    vim.until("not require('agentls.session').get(require('agentls').state().agentId).attaching")
+    vim.until("not require('agentls.session').get(require('agentls').state().agentId).awaiting")
     assert vim.lua("return require('agentls').state().rev") < before + 1000
 
 
@@ -222,6 +229,116 @@ def test_two_editors_on_one_socket_draw_the_same(tmp_path: Path, work: Path, ser
             second.until(
                 "vim.deep_equal(vim.api.nvim_buf_get_lines(vim.fn.bufnr('/transcript$'), 0, -1, false), a[1])", shown
             )
+
+
+def test_the_agent_reads_what_is_not_saved(vim: Neovim, work: Path) -> None:
+    """The text of the buffer goes to the server as it is typed."""
+    vim.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr('a.txt'), 0, 1, true, { 'typed just now' })")
+    send(vim, "read it")
+    vim.shows("It says: typed just now")
+    assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_the_view_stays_where_the_reader_is(vim: Neovim) -> None:
+    """A cursor above the last line is left alone while text comes; one on the last line follows it."""
+    window = "vim.fn.bufwinid('/transcript$')"
+    send(vim, "talk at length")
+    vim.shows("word3")
+    vim.lua(f"vim.api.nvim_win_set_cursor({window}, {{ 2, 0 }})")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    assert vim.lua(f"return vim.api.nvim_win_get_cursor({window})") == [2, 0]
+    vim.lua(f"vim.api.nvim_win_set_cursor({window}, {{ vim.api.nvim_buf_line_count(vim.fn.winbufnr({window})), 0 }})")
+    send(vim, "and more")
+    vim.state("s.lastTurn.number == 2 and s.status == 'idle'")
+    assert vim.lua(f"return vim.api.nvim_win_get_cursor({window})[1]") == len(vim.transcript())
+
+
+def test_whoever_waits_elsewhere_is_told(vim: Neovim) -> None:
+    """`User` autocommands say that a person is needed, and that a turn has ended."""
+    vim.lua("""
+        _G.told = {}
+        for _, name in ipairs({ "AgentNeedsYou", "AgentTurnDone" }) do
+          vim.api.nvim_create_autocmd("User", { pattern = name, callback = function(event)
+            table.insert(told, event.match .. " " .. event.data.kind)
+          end })
+        end
+    """)
+    send(vim, "write it")
+    vim.until("vim.deep_equal(told, { 'AgentNeedsYou needs-you' })")
+    vim.command("AgentAnswer deny")
+    vim.until("vim.deep_equal(told, { 'AgentNeedsYou needs-you', 'AgentTurnDone done' })")
+
+
+def test_another_agent_is_chosen_from_a_list(vim: Neovim) -> None:
+    """`:Agent!` makes a new one, and `:AgentSessions` goes back."""
+    send(vim, "hello there")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    first = vim.lua("return require('agentls').state().agentId")
+    vim.command("Agent!")
+    vim.state("s.lastTurn == nil")
+    assert vim.lua("return require('agentls').state().agentId") != first
+    vim.lua(
+        """
+        vim.ui.select = function(rows, options, choose)
+          _G.offered = vim.tbl_map(options.format_item, rows)
+          for _, row in ipairs(rows) do
+            if row.id == ... then choose(row) end
+          end
+        end
+    """.replace("...", json.dumps(first))
+    )
+    vim.command("AgentSessions")
+    vim.state(f"s.agentId == '{first}'")
+    assert any("hello there" in row for row in vim.lua("return offered"))
+
+
+def test_commands_that_come_before_there_is_an_agent_are_for_one(
+    tmp_path: Path, work: Path, serve: tuple[str, ...]
+) -> None:
+    """They wait for the connection, and for the agent that the first of them makes."""
+    command = ", ".join(json.dumps(word) for word in serve)
+    with neovim(tmp_path / "home", work, f"{{ cmd = {{ {command} }} }}") as vim:
+        assert vim.lua("return package.loaded['agentls.client'] == nil"), "nothing is loaded before it is used"
+        vim.lua("vim.cmd('Agent'); vim.cmd('AgentSend one'); vim.cmd('AgentSend two')")
+        vim.state("s.lastTurn and s.lastTurn.number == 2 and s.status == 'idle'")
+        text = "\n".join(vim.transcript())
+        assert text.index("▌ You\none") < text.index("▌ You\ntwo")
+
+
+def test_a_server_that_does_not_start_is_told_once(tmp_path: Path, work: Path) -> None:
+    """With its status, and where to look; it is tried again all the same."""
+    with neovim(tmp_path / "home", work, "{ cmd = { 'false' } }") as vim:
+        vim.command("Agent")
+        vim.until("vim.fn.execute('messages'):find('ended (status 1', 1, true)")
+        vim.until("require('agentls.client').problem() ~= nil")
+        assert vim.messages().count("the server has ended") == 1
+        assert ":checkhealth agentls" in vim.messages()
+
+
+def test_what_the_server_does_not_take_is_in_the_prompt(vim: Neovim) -> None:
+    """No text is lost to a refusal, wherever it was written."""
+    vim.lua("require('agentls.client').new_id = function() return 'a1.1.1' end")
+    vim.command("AgentSend written in the command line")
+    vim.until("vim.fn.execute('messages'):find('the text is in the prompt', 1, true)")
+    assert vim.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('/prompt$'), 0, -1, true)") == [
+        "written in the command line"
+    ]
+
+
+def test_the_help_has_every_command_and_map(vim: Neovim, tmp_path: Path) -> None:
+    """A command without a tag in the help is one that nobody finds."""
+    page = (PLUGIN / "doc" / "agentls.txt").read_text()
+    commands = vim.lua(
+        "return vim.tbl_filter(function(n) return n:find('^Agent') end, vim.fn.getcompletion('Agent', 'command'))"
+    )
+    assert len(commands) == 12
+    assert [name for name in commands if f"*:{name}*" not in page] == []
+    shutil.copytree(PLUGIN / "doc", tmp_path / "doc")
+    vim.command(f"helptags {tmp_path / 'doc'}")
+    maps = vim.lua("return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_get_keymap('n'))")
+    named = sorted(one[len("<Plug>(agentls-") : -1] for one in maps if one.startswith("<Plug>(agentls-"))
+    assert named == ["allow", "cancel", "deny", "open", "queue", "send", "sessions", "steer"]
+    assert all(f"`{name}`" in page for name in named)
 
 
 def test_health_says_what_is_there(vim: Neovim) -> None:

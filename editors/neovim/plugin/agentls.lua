@@ -40,15 +40,9 @@ end
 command("Agent", function(given)
   agent().open({ fresh = given.bang })
 end, { bang = true, desc = "Open the agent; with !, a new one" })
-command("AgentClose", function()
-  agent().close()
-end, { desc = "Close the windows of the agent, which goes on" })
 command("AgentSend", spoken("send"), { nargs = "*", range = true, desc = "Send a message, or the prompt" })
 command("AgentSteer", spoken("steer"), { nargs = "*", range = true, desc = "Send into the running turn" })
 command("AgentInject", spoken("inject"), { nargs = "*", range = true, desc = "Put the range before the model" })
-command("AgentCancel", function()
-  agent().cancel()
-end, { desc = "Stop the turn; what waits is held" })
 command("AgentAnswer", function(given)
   agent().answer(given.fargs[1], table.concat(given.fargs, " ", 2))
 end, {
@@ -60,18 +54,21 @@ end, {
     end, { "allow", "deny", "deny-and-stop" })
   end,
 })
-command("AgentQueue", function()
-  agent().queue()
-end, { desc = "Show what waits" })
-command("AgentRetry", function()
-  agent().retry()
-end, { desc = "Try the last turn again" })
-command("AgentSessions", function()
-  agent().sessions()
-end, { desc = "Choose another agent" })
-command("AgentBlock", function()
-  agent().block()
-end, { desc = "Show the whole block under the cursor" })
+
+local plain = {
+  Block = "Show the whole block under the cursor",
+  Cancel = "Stop the turn; what waits is held",
+  Close = "Close the windows of the agent, which goes on",
+  Older = "Read older blocks of the transcript",
+  Queue = "Show what waits",
+  Retry = "Try the last turn again",
+  Sessions = "Choose another agent",
+}
+for name, what in pairs(plain) do
+  command("Agent" .. name, function()
+    agent()[name:lower()]()
+  end, { desc = what })
+end
 
 local function plug(name, modes, what)
   vim.keymap.set(modes, ("<Plug>(agentls-%s)"):format(name), what, { desc = "agentls: " .. name })

@@ -86,6 +86,9 @@ local connect
 
 local function lost(reason)
   connection.client = nil
+  if connection.leaving then
+    reason = connection.problem or reason -- Why we left says more than that it has ended.
+  end
   connection.problem = reason
   tell("lost", { reason = reason })
   if connection.leaving then
@@ -185,9 +188,10 @@ connect = function()
   })
   if not ok or not id then
     done = true
-    local what = settings.socket and ('nothing listens at "%s"'):format(settings.socket)
-      or ('"%s" cannot be started'):format(settings.cmd[1])
-    lost(what .. "; :checkhealth agentls tells more")
+    lost(
+      settings.socket and ('nothing listens at "%s"'):format(settings.socket)
+        or ('"%s" cannot be started'):format(settings.cmd[1])
+    )
     return
   end
   connection.client = vim.lsp.get_client_by_id(id)

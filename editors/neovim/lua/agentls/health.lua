@@ -77,7 +77,7 @@ local function check_connection()
   local connected = client.client()
   if not connected then
     vim.health.error(client.problem() or ("the server does not answer in %d s"):format(WAIT / 1000), {
-      "see what it says by: " .. (config.current.socket and "looking at its terminal" or ":LspLog"),
+      "see what it says: " .. (config.current.socket and "at its terminal" or vim.lsp.log.get_filename()),
     })
     return
   end

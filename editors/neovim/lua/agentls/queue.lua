@@ -2,6 +2,8 @@
 
 local client = require("agentls.client")
 local render = require("agentls.render")
+local tell = require("agentls.tell")
+local windows = require("agentls.windows")
 
 local M = {}
 
@@ -10,16 +12,12 @@ local HELP = "e edit · dd remove · K up · J down · p promote · R resume · 
 ---@type table<integer, fun()> What draws each open list again.
 local lists = {}
 
-local function say(problem)
-  vim.notify("agentls: " .. problem, vim.log.levels.ERROR)
-end
-
 local function change(method, params)
   client.request("agent/inbox/" .. method, params, function(problem, result)
     if problem then
-      say(problem.message)
+      tell.complain(problem.message)
     elseif result.outcome == "gone" then
-      say("the message waits no more: the agent has it, or somebody removed it")
+      tell.complain("the message waits no more: the agent has it, or somebody removed it")
     end
   end)
 end
@@ -27,15 +25,10 @@ end
 --- Edit a message in a buffer of its own; writing it changes the message.
 local function edit(session, waiting)
   if waiting.more and waiting.more > 0 then
-    say(("the message is too long to be edited here: %d bytes of it are not shown"):format(waiting.more))
+    tell.complain(("the message is too long to be edited here: %d bytes of it are not shown"):format(waiting.more))
     return
   end
-  vim.cmd("botright 8new")
-  local buffer = vim.api.nvim_get_current_buf()
-  vim.bo[buffer].buftype = "acwrite"
-  vim.bo[buffer].bufhidden = "wipe"
-  vim.bo[buffer].swapfile = false
-  vim.bo[buffer].filetype = "markdown"
+  local buffer = windows.below(8, { buftype = "acwrite", filetype = "markdown" })
   vim.api.nvim_buf_set_name(buffer, ("agentls://%s/message/%s"):format(session.id, waiting.messageId))
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, vim.split(waiting.text, "\n", { plain = true }))
   vim.bo[buffer].modified = false
@@ -46,9 +39,9 @@ local function edit(session, waiting)
       local params = { agentId = session.id, messageId = waiting.messageId, content = text }
       client.request("agent/inbox/edit", params, function(problem, result)
         if problem then
-          say(problem.message .. "; the text is still in this buffer")
+          tell.complain(problem.message .. "; the text is still in this buffer")
         elseif result.outcome == "gone" then
-          say("the message waits no more; its new text is still in this buffer")
+          tell.complain("the message waits no more; its new text is still in this buffer")
         elseif vim.api.nvim_buf_is_valid(buffer) then
           vim.bo[buffer].modified = false
         end
@@ -60,12 +53,7 @@ end
 --- Open the list of an agent's waiting messages.
 ---@param session agentls.Session
 function M.open(session)
-  vim.cmd("botright 10new")
-  local buffer = vim.api.nvim_get_current_buf()
-  vim.bo[buffer].buftype = "nofile"
-  vim.bo[buffer].bufhidden = "wipe"
-  vim.bo[buffer].swapfile = false
-  vim.bo[buffer].filetype = "agentls-queue"
+  local buffer = windows.below(10, { filetype = "agentls-queue" })
   vim.wo[0][0].winbar = HELP
   vim.wo[0][0].cursorline = true
   vim.wo[0][0].wrap = false

@@ -122,13 +122,13 @@ function M.status(state, unanswered, problem)
   if not state.model.usable then
     parts[1] = parts[1] .. " (not usable)"
   end
-  if state.title and state.title ~= vim.NIL then
+  if state.title then
     table.insert(parts, 1, state.title)
   end
   local turn = state.turn
   if problem then
     table.insert(parts, problem)
-  elseif turn and turn ~= vim.NIL then
+  elseif turn then
     table.insert(parts, ("%s, turn %d step %d"):format(state.status, turn.number, turn.step))
   else
     table.insert(parts, state.status)
@@ -139,7 +139,7 @@ function M.status(state, unanswered, problem)
   if #state.inbox > 0 then
     table.insert(parts, ("%d waiting"):format(#state.inbox))
   end
-  if state.hold and state.hold ~= vim.NIL then
+  if state.hold then
     table.insert(parts, ("held (%s)"):format(state.hold.cause))
   end
   if state.store ~= "ok" then

@@ -2,23 +2,27 @@
 
 local client = require("agentls.client")
 local render = require("agentls.render")
+local tell = require("agentls.tell")
 local transcript = require("agentls.transcript")
 local view = require("agentls.view")
 local windows = require("agentls.windows")
 
 local M = {}
 
--- Frames that come within one picture of a screen are drawn together.
+-- Milliseconds of one picture of a screen: what comes within it is drawn together.
 local DRAW_EVERY = 16
 
 ---@class agentls.Session
 ---@field id string
 ---@field transcript agentls.Transcript
 ---@field view agentls.View
----@field attaching boolean
 ---@field attached boolean
----@field kept table[] Frames and states that came while an answer was waited for.
----@field drawing boolean
+---@field awaiting boolean Whether an answer is awaited that changes the blocks, of an attach or a page.
+---@field kept { method: string, params: table }[] Frames and states that came meanwhile: they count after it.
+---@field done (fun(problem: string?))[] What waits to be attached.
+---@field asked agentls.OpenRequest[] What waits for the person, as far as it is drawn.
+---@field drawn integer When it was drawn last, in milliseconds of the loop.
+---@field drawing boolean Whether something is still to be drawn.
 local Session = {}
 Session.__index = Session
 
@@ -32,7 +36,7 @@ function M.get(id)
   return sessions[id]
 end
 
---- The session of the transcript in a buffer.
+--- The session whose transcript is in a buffer.
 ---@param buffer integer
 ---@return agentls.Session?
 function M.of(buffer)
@@ -43,11 +47,10 @@ function M.of(buffer)
   end
 end
 
---- Draw an agent, from now on. `attached` is called with a problem, or nil.
+--- Draw an agent, from now on. `done` is called with a problem, or nil, once it is drawn.
 ---@param id string
----@param attached fun(problem: string?)?
----@return agentls.Session
-function M.open(id, attached)
+---@param done fun(problem: string?)
+function M.open(id, done)
   local session = sessions[id]
   if not session then
     local blocks = transcript.new()
@@ -55,15 +58,22 @@ function M.open(id, attached)
       id = id,
       transcript = blocks,
       view = view.new("agentls://" .. id .. "/transcript", blocks),
-      attaching = false,
       attached = false,
+      awaiting = false,
       kept = {},
+      done = {},
+      asked = {},
+      drawn = 0,
       drawing = false,
     }, Session)
     sessions[id] = session
+    windows.bind(session.view.buffer)
   end
-  session:attach(attached)
-  return session
+  if session.attached and not session.awaiting then
+    done()
+  else
+    session:attach(done)
+  end
 end
 
 --- The newest state that the server told.
@@ -72,108 +82,114 @@ function Session:state()
   return self.transcript.agent
 end
 
---- Catch up with the server from what is held.
----@param done fun(problem: string?)?
-function Session:attach(done)
-  if self.attaching then
-    return
-  end
-  self.attaching = true
-  local held = self.transcript
-  client.request("agent/attach", { agentId = self.id, epoch = held.epoch, since = held.rev }, function(problem, result)
-    self.attaching = false
-    local kept = self.kept
-    self.kept = {}
-    if not result then
-      if done then
-        done(problem and problem.message or "no answer")
-      end
-      return
+-- Catching up -------------------------------------------------------------------------------------------------------
+
+---@param method string
+---@param params table
+---@param take fun(result: table)
+function Session:_await(method, params, take)
+  self.awaiting = true
+  client.request(method, params, function(problem, result)
+    self.awaiting = false
+    if result then
+      take(result)
     end
-    self.attached = true
-    held:attached(result)
+    local kept, done = self.kept, self.done
+    self.kept, self.done = {}, {}
     for _, one in ipairs(kept) do
-      self:_take(one.method, one.params)
+      self:receive(one.method, one.params)
     end
-    self:_draw()
-    if done then
-      done()
+    self:draw_now()
+    if problem and #done == 0 then
+      tell.complain(problem.message)
+    end
+    for _, call in ipairs(done) do
+      call(problem and problem.message)
     end
   end)
 end
 
---- Take a frame or a state of this agent.
----@param method string
----@param params table
-function Session:receive(method, params)
-  if self.attaching then
-    table.insert(self.kept, { method = method, params = params })
-  elseif self.attached then
-    self:_take(method, params)
-  end
-end
-
-function Session:_take(method, params)
-  local held = self.transcript
-  local said = method == "agent/state" and held:state(params) or held:frame(params)
-  if said == "gap" then
-    self:attach()
-    return
-  end
-  self:_draw()
-end
-
-function Session:_draw()
-  if self.drawing then
-    return
-  end
-  self.drawing = true
-  vim.defer_fn(function()
-    self.drawing = false
-    self:draw_now()
-  end, DRAW_EVERY)
-end
-
---- Draw what has come since the last time.
-function Session:draw_now()
-  local changes = self.transcript:take()
-  self.view:draw(changes)
-  if changes.state or changes.reset then
-    self:refresh()
-  end
-end
-
---- Draw what is not a block: the line above the transcript, and what waits for an answer.
-function Session:refresh()
-  local state = self:state()
-  if state then
-    windows.status(self.view.buffer, render.status(state, client.unanswered(), client.problem()))
-    windows.ask(self.view, state.requests)
+--- Catch up with the server from what is held.
+---@param done fun(problem: string?)?
+function Session:attach(done)
+  table.insert(self.done, done)
+  if not self.awaiting then
+    local held = self.transcript
+    self:_await("agent/attach", { agentId = self.id, epoch = held.epoch, since = held.rev }, function(result)
+      held:attached(result)
+      self.attached = true
+    end)
   end
 end
 
 --- Read an older page of blocks, where there is one.
 function Session:older()
   local before = self.transcript.before
-  if not before or self.attaching then
+  if before and not self.awaiting then
+    self:_await("agent/page", { agentId = self.id, before = before }, function(result)
+      self.transcript:page(result)
+    end)
+  end
+end
+
+--- Take a frame or a state of this agent.
+---@param method string
+---@param params table
+function Session:receive(method, params)
+  if self.awaiting then
+    table.insert(self.kept, { method = method, params = params })
+    return
+  elseif not self.attached then
     return
   end
-  self.attaching = true
-  client.request("agent/page", { agentId = self.id, before = before }, function(problem, result)
-    self.attaching = false
-    if result then
-      self.transcript:page(result)
-    else
-      vim.notify("agentls: " .. problem.message, vim.log.levels.ERROR)
-    end
-    local kept = self.kept
-    self.kept = {}
-    for _, one in ipairs(kept) do
-      self:_take(one.method, one.params)
-    end
+  local held = self.transcript
+  local said = method == "agent/state" and held:state(params) or held:frame(params)
+  if said == "gap" then
+    self:attach()
+  else
     self:_draw()
-  end)
+  end
 end
+
+-- Drawing -----------------------------------------------------------------------------------------------------------
+
+function Session:_draw()
+  if self.drawing then
+    return
+  end
+  local wait = self.drawn + DRAW_EVERY - vim.uv.now()
+  if wait <= 0 then
+    self:draw_now()
+    return
+  end
+  self.drawing = true
+  vim.defer_fn(function()
+    self:draw_now()
+  end, wait)
+end
+
+--- Draw what has come since the last time.
+function Session:draw_now()
+  self.drawing = false
+  local changes = self.transcript:take()
+  self.view:draw(changes)
+  if changes.state or changes.reset then
+    self:refresh()
+  end
+  self.drawn = vim.uv.now()
+end
+
+--- Draw what is not a block: the line above the transcript, and what waits for an answer.
+function Session:refresh()
+  local state = self:state()
+  if state then
+    self.asked = state.requests
+    windows.status(self.view.buffer, render.status(state, client.unanswered(), client.problem()))
+    windows.ask(self.view, state.requests)
+  end
+end
+
+-- What comes of the connection --------------------------------------------------------------------------------------
 
 for _, method in ipairs({ "agent/blocks", "agent/state" }) do
   client.on(method, function(params)
@@ -186,7 +202,8 @@ end
 
 client.on("lost", function()
   for _, session in pairs(sessions) do
-    session.attaching, session.attached, session.kept = false, false, {}
+    -- Whoever waits to be attached waits on: it is done again with the next connection.
+    session.awaiting, session.attached, session.kept = false, false, {}
     session:refresh()
   end
 end)
@@ -195,7 +212,7 @@ client.on("connected", function()
   for _, session in pairs(sessions) do
     session:attach(function(problem)
       if problem then
-        vim.notify("agentls: " .. problem, vim.log.levels.ERROR)
+        tell.complain(problem)
       end
       session:refresh()
     end)

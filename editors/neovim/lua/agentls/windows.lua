@@ -49,6 +49,16 @@ local function options(window, buffer)
   vim.wo[window][0].winbar = (statuses[buffer] or ""):gsub("%%", "%%%%")
 end
 
+---@param buffer integer
+---@param modes string|string[]
+---@param key string|false
+---@param command string
+local function map(buffer, modes, key, command)
+  if key then
+    vim.keymap.set(modes, key, ("<Cmd>%s<CR>"):format(command), { buffer = buffer, nowait = true, desc = command })
+  end
+end
+
 --- The prompt that belongs to a transcript, made where there is none.
 ---@param transcript integer
 ---@return integer buffer
@@ -64,6 +74,21 @@ function M.prompt(transcript)
     prompts[transcript] = buffer
   end
   return buffer
+end
+
+--- Give a transcript and its prompt their keys.
+---@param transcript integer
+function M.bind(transcript)
+  local prompt = M.prompt(transcript)
+  local keys = config.current.keys
+  map(prompt, "n", keys.send, "AgentSend")
+  map(prompt, "i", keys.send_insert, "AgentSend")
+  map(prompt, { "n", "i" }, keys.steer, "AgentSteer")
+  -- Not in Insert mode, which many leave by this key.
+  map(prompt, "n", keys.cancel, "AgentCancel")
+  map(transcript, "n", keys.cancel, "AgentCancel")
+  map(transcript, "n", "<Tab>", "normal! za")
+  map(transcript, "n", "gp", "AgentOlder")
 end
 
 --- Show a transcript and its prompt beside what is there, and go to the prompt.
@@ -126,14 +151,24 @@ function M.give_back(transcript, text)
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, lines)
 end
 
---- Show a text that is too long for the transcript, in a window of its own.
----@param text string
-function M.scratch(text)
-  vim.cmd("botright new")
+--- Go to a new window below all others, with a buffer of its own that is gone with it.
+---@param height integer
+---@param given table<string, any> Options of the buffer.
+---@return integer buffer
+function M.below(height, given)
+  vim.cmd(("botright %dnew"):format(height))
   local buffer = vim.api.nvim_get_current_buf()
-  vim.bo[buffer].buftype = "nofile"
-  vim.bo[buffer].bufhidden = "wipe"
-  vim.bo[buffer].swapfile = false
+  local usual = { buftype = "nofile", bufhidden = "wipe", swapfile = false }
+  for name, value in pairs(vim.tbl_extend("keep", given, usual)) do
+    vim.bo[buffer][name] = value
+  end
+  return buffer
+end
+
+--- Show a text that is too long for the transcript.
+---@param text string
+function M.show(text)
+  local buffer = M.below(math.floor(vim.o.lines / 2), {})
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, vim.split(text, "\n", { plain = true }))
   vim.bo[buffer].modifiable = false
 end
@@ -166,9 +201,7 @@ function M.ask(view, requests)
     if key then
       table.insert(hints, ("[%s] %s"):format(key, decision))
       if #approvals > 0 and not asking[view.buffer] then
-        vim.keymap.set("n", key, function()
-          require("agentls").answer(decision)
-        end, { buffer = view.buffer, nowait = true, desc = "agentls: " .. decision })
+        map(view.buffer, "n", key, "AgentAnswer " .. decision)
       elseif #approvals == 0 and asking[view.buffer] then
         vim.keymap.del("n", key, { buffer = view.buffer })
       end
