@@ -114,6 +114,28 @@ def test_reasoning_is_a_fold_and_the_answer_is_not(vim: Neovim) -> None:
     assert text.startswith("∴ Reasoning · Let me think.")
 
 
+def test_folds_are_there_while_somebody_types_and_stay_as_the_reader_left_them(vim: Neovim) -> None:
+    """Neovim works out no folds by itself in Insert mode. One that a reader has opened stays open while it grows."""
+    window = "vim.fn.bufwinid('/transcript$')"
+    closed = (
+        f"(function() return vim.api.nvim_win_call({window}, function() local found = {{}}"
+        " for n, line in ipairs(vim.api.nvim_buf_get_lines(0, 0, -1, true)) do"
+        " if line:find('^◇') or line:find('^∴') then table.insert(found, vim.fn.foldclosed(n) == n) end end"
+        " return found end) end)()"
+    )
+    vim.keys("italk at length<C-s>")
+    vim.until("vim.fn.mode() == 'i'")
+    vim.until(f"vim.deep_equal({closed}, {{ true, true, true, true }})")
+    vim.lua(f"vim.api.nvim_win_call({window}, function() vim.fn.search('^∴'); vim.cmd('foldopen') end)")
+    vim.state("s.lastTurn and s.status == 'idle'")
+    assert vim.lua("return vim.fn.mode()") == "i"
+    assert vim.lua(f"return {closed}") == [True, True, True, False]
+    vim.keys("<Esc>")
+    vim.command("AgentClose")
+    vim.command("Agent")
+    assert vim.lua(f"return {closed}") == [True, True, True, True], "another window folds all of it"
+
+
 def test_a_selection_is_injected(vim: Neovim) -> None:
     """It starts nothing, is a row of its own that names the place, and the next answer comes after it."""
     vim.keys("<Esc>")

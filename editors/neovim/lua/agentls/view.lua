@@ -41,6 +41,12 @@ function M.new(name, transcript)
   end
   local view = setmetatable({ buffer = buffer, transcript = transcript }, View)
   view:_forget()
+  vim.api.nvim_create_autocmd("BufWinEnter", {
+    buffer = buffer,
+    callback = function()
+      view:fold(vim.api.nvim_get_current_win())
+    end,
+  })
   views[buffer] = view
   return view
 end
@@ -69,17 +75,61 @@ function View:_end(id)
   return following and self:_row(following) or vim.api.nvim_buf_line_count(self.buffer) - 1
 end
 
--- `stays` is for the time in which lines are put at the mark: they are folded at once, by where the marks are.
-function View:_mark(id, row, block, stays)
+function View:_mark(id, row, block)
   local mark = vim.api.nvim_buf_set_extmark(self.buffer, MARKS, row, 0, {
     id = self.marks[id],
-    right_gravity = not stays,
-    end_row = not stays and row + 1 or nil,
+    end_row = row + 1,
     hl_group = render.groups[block.kind] or "AgentlsAssistant",
     hl_eol = true,
     priority = 150, -- over the colours of Markdown
   })
   self.marks[id], self.blocks[mark] = mark, id
+end
+
+-- Folds are made by hand: Neovim works out no 'foldexpr' while somebody is in Insert mode, not even elsewhere. A fold
+-- grows by what is put before its last line, the empty one.
+
+--- Take the fold of a block away in each window that has one; whether it was open there.
+---@return table<integer, boolean>
+function View:_unfold(first, last)
+  local opened = {}
+  for _, window in ipairs(vim.fn.win_findbuf(self.buffer)) do
+    vim.api.nvim_win_call(window, function()
+      if last > first and vim.fn.foldlevel(first + 1) > 0 then
+        opened[window] = vim.fn.foldclosed(first + 1) == -1
+        local view = vim.fn.winsaveview()
+        vim.cmd(("keepjumps normal! %dGzd"):format(first + 1))
+        vim.fn.winrestview(view)
+      end
+    end)
+  end
+  return opened
+end
+
+--- Fold a block in each window, and leave it open where it was.
+---@param opened table<integer, boolean>
+function View:_fold(first, last, opened)
+  for _, window in ipairs(vim.fn.win_findbuf(self.buffer)) do
+    vim.api.nvim_win_call(window, function()
+      vim.cmd(("%d,%dfold"):format(first + 1, last))
+      if opened[window] then
+        vim.cmd(("%dfoldopen"):format(first + 1))
+      end
+    end)
+  end
+end
+
+--- Fold the blocks in a window that has just come to show them.
+---@param window integer
+function View:fold(window)
+  vim.api.nvim_win_call(window, function()
+    vim.cmd("normal! zE")
+    for _, id in ipairs(self.transcript:all()) do
+      if self.marks[id] and render.folds(self.transcript:block(id)) then
+        vim.cmd(("%d,%dfold"):format(self:_row(id) + 1, self:_end(id)))
+      end
+    end
+  end)
 end
 
 function View:_put(id)
@@ -92,9 +142,12 @@ function View:_put(id)
     first = self:_end(id)
     last = first
   end
-  self:_mark(id, first, block, true)
+  local opened = self:_unfold(first, last)
   vim.api.nvim_buf_set_lines(self.buffer, first, last, true, lines)
   self:_mark(id, first, block)
+  if render.folds(block) then
+    self:_fold(first, first + #lines, opened)
+  end
   self.headers[id], self.empty[id] = lines[1], body == ""
 end
 
@@ -104,7 +157,6 @@ function View:_head(id)
   local header = render.header(block)
   if header ~= self.headers[id] then
     local row = self:_row(id)
-    self:_mark(id, row, block, true)
     vim.api.nvim_buf_set_lines(self.buffer, row, row + 1, true, { header })
     self:_mark(id, row, block)
     self.headers[id] = header
@@ -212,22 +264,6 @@ function View:close()
   if vim.api.nvim_buf_is_valid(self.buffer) then
     vim.api.nvim_buf_delete(self.buffer, { force = true })
   end
-end
-
---- 'foldexpr' of a transcript.
----@return string
-function M.foldexpr()
-  local view = views[vim.api.nvim_get_current_buf()]
-  local row = vim.v.lnum - 1
-  if not view or row >= vim.api.nvim_buf_line_count(view.buffer) - 1 then
-    return "0"
-  end
-  local id, first = view:at(row)
-  local block = id and view.transcript:block(id)
-  if not block or not render.folds(block) then
-    return "0"
-  end
-  return first == row and ">1" or "1"
 end
 
 --- 'foldtext' of a transcript: the header of the block, and how much is under it.
