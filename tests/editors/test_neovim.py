@@ -178,6 +178,8 @@ def test_a_cancel_keeps_the_queue_which_is_edited_and_resumed(vim: Neovim) -> No
     vim.state("#s.inbox == 1")
     vim.command("AgentCancel")
     vim.state("s.hold and s.hold.cause == 'cancel' and s.status == 'idle'")
+    bar = vim.lua("return vim.wo[vim.fn.bufwinid('/transcript$')].winbar")
+    assert bar.endswith("script/script · idle · 1 waiting · held (cancel)")
     vim.command("AgentQueue")
     vim.keys("e")
     vim.until("vim.bo.buftype == 'acwrite'")
@@ -259,6 +261,38 @@ def test_the_agent_reads_what_is_not_saved(vim: Neovim, work: Path) -> None:
     send(vim, "read it")
     vim.shows("It says: typed just now")
     assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_what_streams_changes_only_the_last_lines(vim: Neovim) -> None:
+    """Nothing above the answer is written again, and of the answer only its last line and what follows."""
+    send(vim, "talk at length")
+    vim.shows("word3")
+    vim.lua("""
+        _G.first, _G.changes = math.huge, 0
+        vim.api.nvim_buf_attach(vim.fn.bufnr("/transcript$"), false, {
+          on_lines = function(_, _, _, from)
+            first, changes = math.min(first, from), changes + 1
+          end,
+        })
+    """)
+    vim.shows("word300")
+    first, changes = vim.lua("return { first, changes }")
+    assert changes > 10
+    assert vim.transcript()[first].startswith("word0 ")
+
+
+def test_the_agent_is_told_what_is_selected(vim: Neovim) -> None:
+    """Cursor, selection and visible lines, in the units that the server has chosen."""
+    vim.command("wincmd t")
+    vim.lua("vim.api.nvim_buf_set_lines(0, 0, 1, true, { 'é🙂 one' })")
+    vim.keys("gg0vl")
+    vim.until("vim.fn.mode() == 'v' and vim.fn.col('.') > 2")
+    vim.lua("require('agentls.editor').tell()")
+    vim.command("AgentSend look")
+    vim.shows("line 1, character 1, up to line 1, character 3")
+    vim.shows("**selected text**\n\n````\n```\né🙂\n```\n````")
+    vim.shows("**visible lines**\n\n```\n1 to 3\n```")
+    vim.shows("**unsaved files**\n\n```\na.txt")
 
 
 def test_the_view_stays_where_the_reader_is(vim: Neovim) -> None:
