@@ -7,6 +7,8 @@ local windows = require("agentls.windows")
 
 local M = {}
 
+local PATIENCE = 5000
+
 local HELP = "e edit · dd remove · K up · J down · p promote · R resume · q close"
 
 ---@type table<integer, fun()> What draws each open list again.
@@ -37,7 +39,9 @@ local function edit(session, waiting)
     callback = function()
       local text = table.concat(vim.api.nvim_buf_get_lines(buffer, 0, -1, true), "\n")
       local params = { agentId = session.id, messageId = waiting.messageId, content = text }
+      local answered = false
       client.request("agent/inbox/edit", params, function(problem, result)
+        answered = true
         if problem then
           tell.complain(problem.message .. "; the text is still in this buffer")
         elseif result.outcome == "gone" then
@@ -46,6 +50,10 @@ local function edit(session, waiting)
           vim.bo[buffer].modified = false
         end
       end)
+      -- `:wq` closes the buffer when this returns, if it is saved by then.
+      vim.wait(PATIENCE, function()
+        return answered
+      end, 5)
     end,
   })
 end
