@@ -86,6 +86,24 @@ async def test_a_server_that_dies_in_the_middle_leaves_what_it_had_sent(
     assert texts(await read(asked.stream(asking()))) == ["all good"]
 
 
+async def test_what_had_come_before_a_break_reaches_a_reader_that_is_late(
+    server: ModelServer, network: Network
+) -> None:
+    """The HTTP library forgets it: a body that broke off gives nothing but its error."""
+    go_on = asyncio.Event()
+    server.script(Answer((content("a"), go_on, content("b"), content("c"), CUT)))
+    chunks = []
+    async for chunk in model(server, network).stream(asking()):
+        chunks.append(chunk)
+        if texts([chunk]) == ["a"]:
+            go_on.set()
+            await (await server.exchange(0)).sent.wait()
+            for _ in range(100):  # the end of the connection is noticed
+                await asyncio.sleep(0)
+    assert texts(chunks) == ["a", "b", "c"]
+    assert failure_of(chunks).code == "TRANSPORT"
+
+
 async def test_a_body_that_ends_without_a_finish_is_a_stream_that_broke_off(
     server: ModelServer, network: Network
 ) -> None:

@@ -88,7 +88,7 @@ def _log(level: str) -> None:
         level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     # These log the bodies of messages and the addresses of requests at lower levels.
-    for noisy in ("pygls", "httpx", "httpcore", "asyncio"):
+    for noisy in ("pygls", "aiohttp", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
+import importlib
 import ipaddress
 import logging
 import os
-import ssl
 import time
+import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from agentls.core.chunks import Chunk, Finish
@@ -24,7 +24,7 @@ from agentls.models.model import Model, ModelRequest
 from agentls.models.sse import SseParser
 
 if TYPE_CHECKING:
-    import httpx
+    import aiohttp
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Timeouts:
 
 
 class Network:
-    """The process's HTTP clients: made on first use, off the event loop, and shared by all models.
+    """The process's HTTP client: made on first use, and shared by all models.
 
     HTTP/1.1, since closing a connection is the one way to stop a model that every server understands. Proxies of the
     environment are honoured, except for this machine's own addresses.
@@ -67,66 +67,61 @@ class Network:
         self.clock = clock
         self.wall_clock = wall_clock
         self._user_agent = user_agent
-        self._making: dict[_Reach, asyncio.Future[httpx.AsyncClient]] = {}
+        self._making: asyncio.Future[aiohttp.ClientSession] | None = None
 
-    async def client(self, base_url: str) -> httpx.AsyncClient:
-        """The client for an address. The first call imports the library and reads the certificates (0.1 to 0.3 s, in a
-        thread): make it when a person begins to type. `NoAnswer` where the environment's proxy cannot be used."""
-        reach = _reach(base_url)
-        making = self._making.get(reach)
-        if making is None:
-            making = self._making[reach] = asyncio.ensure_future(asyncio.to_thread(self._make, reach))
-        try:
-            # Shielded, since the one who asked first may be cancelled while others wait for the same client.
-            return await asyncio.shield(making)
-        except (ImportError, ValueError) as error:
-            self._making.pop(reach, None)
-            raise NoAnswer(
-                Failure(f"the proxy that the environment names cannot be used: {_cause(error)}", "TRANSPORT")
-            ) from error
+    async def client(self) -> aiohttp.ClientSession:
+        """The client. The first call imports the library and reads the certificates (0.1 to 0.3 s, in a thread): make
+        it when a person begins to type."""
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._make())
+        # Shielded, since the one who asked first may be cancelled while others wait for the same client.
+        return await asyncio.shield(self._making)
 
-    def _make(self, reach: _Reach) -> httpx.AsyncClient:
-        import httpx
+    async def _make(self) -> aiohttp.ClientSession:
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        import aiohttp
 
         limits = self.timeouts
-        # Without TLS there are no certificates to read, which takes longer than all the rest; this context trusts none.
-        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if reach is _Reach.PLAIN_LOOPBACK else True
-        return httpx.AsyncClient(
-            headers={"user-agent": self._user_agent, "accept-encoding": "identity"},
-            timeout=httpx.Timeout(limits.idle, connect=min(limits.connect, limits.idle), pool=None),
+        return aiohttp.ClientSession(
+            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(sock_read=limits.idle, connect=min(limits.connect, limits.idle)),
             # Below the 5 s after which llama.cpp and uvicorn close theirs, so that none is reused as it closes.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=4.0),
-            verify=verify,
-            trust_env=reach is _Reach.OTHER,
-            follow_redirects=False,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
-        """Close all connections; a later use makes new clients."""
-        making, self._making = self._making, {}
-        for client in await asyncio.gather(*making.values(), return_exceptions=True):
-            if not isinstance(client, BaseException):
-                await client.aclose()
+        """Close all connections; a later use makes a new client."""
+        making, self._making = self._making, None
+        if making is not None:
+            await (await making).close()
 
 
-class _Reach(enum.Enum):
-    """The kinds of addresses that need a client of their own."""
-
-    PLAIN_LOOPBACK = "http on this machine"
-    LOOPBACK = "https on this machine"
-    OTHER = "other machines"
-
-
-def _reach(base_url: str) -> _Reach:
+def _proxy(base_url: str) -> str | None:
+    """The proxy that the environment names for an address, if any."""
     address = urlsplit(base_url)
     host = address.hostname or ""
+    if _is_this_machine(host) or urllib.request.proxy_bypass(host):
+        return None
+    named = urllib.request.getproxies()
+    proxy = named.get(address.scheme) or named.get("all")
+    if proxy is None:
+        return None
+    # As other programs read it, curl among them.
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")):
+        kind = proxy.partition("://")[0]
+        raise NoAnswer(
+            Failure(f'the proxy that the environment names cannot be used: it is of the kind "{kind}"', "TRANSPORT")
+        )
+    return proxy
+
+
+def _is_this_machine(host: str) -> bool:
     try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = False
-    if not loopback:
-        return _Reach.OTHER
-    return _Reach.PLAIN_LOOPBACK if address.scheme == "http" else _Reach.LOOPBACK
+        return False
 
 
 class HttpModels:
@@ -205,12 +200,13 @@ class HttpModel:
         sent = self._dialect.encode(request, self._row)
         if isinstance(sent, Failure):
             raise NoAnswer(sent)
-        client = await self._network.client(self._row.base_url)
+        client = await self._network.client()
         url = self._row.base_url.rstrip("/") + self._dialect.path
-        async with client.stream("POST", url, content=sent, headers=dict(self._dialect.headers(key))) as response:
-            pieces = response.aiter_bytes()
-            if response.status_code != 200:
-                raise NoAnswer(await self._refusal(response, pieces))
+        headers, proxy = dict(self._dialect.headers(key)), _proxy(self._row.base_url)
+        async with client.post(url, data=sent, headers=headers, proxy=proxy, allow_redirects=False) as response:
+            if response.status != 200:
+                raise NoAnswer(await self._refusal(response))
+            pieces = _Pieces(response.content)
             first = await _beginning(pieces)
             kind = first.lstrip(_BLANK)[:1]
             if not kind:
@@ -219,28 +215,40 @@ class HttpModel:
                 raise NoAnswer(self._fault("sent a web page; the base url is not that of an API", "MALFORMED_RESPONSE"))
             yield _Body(pieces, first, kind in (b"{", b"["), self._network.timeouts.grace)
 
-    async def _refusal(self, response: httpx.Response, pieces: AsyncIterator[bytes]) -> Failure:
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Failure:
         body = b""
         # An error is an error, however much of its text can be had.
         with contextlib.suppress(Exception):
             async with asyncio.timeout(self._network.timeouts.connect):
-                body, _ = await _read(pieces, b"", _ERROR_BODY_MAX)
+                body, _ = await _read(_Pieces(response.content), b"", _ERROR_BODY_MAX)
         headers = {name.lower(): value for name, value in response.headers.items()}
-        failure = self._dialect.classify(response.status_code, headers, body, self._network.wall_clock())
-        return replace(failure, message=f'"{self._endpoint}" answered {response.status_code}: {failure.message}')
+        failure = self._dialect.classify(response.status, headers, body, self._network.wall_clock())
+        return replace(failure, message=f'"{self._endpoint}" answered {response.status}: {failure.message}')
 
     def _failure_of(self, error: Exception) -> Failure:
-        import httpx
+        import aiohttp
+        from aiohttp.http_exceptions import ContentEncodingError
 
         if isinstance(error, NoAnswer):
             return error.failure
-        if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+        if isinstance(error, aiohttp.SocketTimeoutError):
             return self._fault(f"was silent for {self._network.timeouts.idle:g} s", "TIMEOUT")
-        if isinstance(error, httpx.DecodingError):
-            return self._fault(f"sent what cannot be decompressed: {_cause(error)}", "MALFORMED_RESPONSE")
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError | httpx.InvalidURL):
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            limits = self._network.timeouts
+            return self._fault(f"cannot be reached within {min(limits.connect, limits.idle):g} s", "TRANSPORT")
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL):
             return self._fault(f"cannot be reached: {_cause(error)}", "TRANSPORT")
-        if isinstance(error, httpx.TransportError | OSError):
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return self._fault(f"cannot be reached: the proxy answered {error.status} {error.message}", "TRANSPORT")
+        if isinstance(error, aiohttp.ClientResponseError):
+            return self._fault("does not speak HTTP", "TRANSPORT")
+        if isinstance(error, aiohttp.ClientPayloadError):
+            if isinstance(error.__cause__, ContentEncodingError):
+                return self._fault("sent what cannot be decompressed", "MALFORMED_RESPONSE")
+            return self._fault("closed the connection in the middle of its answer", "TRANSPORT")
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return self._fault("closed the connection without an answer", "TRANSPORT")
+        if isinstance(error, aiohttp.ClientError | OSError):
             return self._fault(f"closed the connection: {_cause(error)}", "TRANSPORT")
         _log.exception("model %s failed in a way that is a bug", self._row.name, exc_info=error)
         return Failure(f"{type(error).__name__}: {error}", "INTERNAL")
@@ -249,10 +257,33 @@ class HttpModel:
         return Failure(f'"{self._endpoint}" {what}', code)
 
 
+class _Pieces:
+    """A body as it comes."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+        self._broken: Exception | None = None
+
+    async def next(self) -> bytes | None:
+        """The next piece, or None at the end; whatever the library raises for a body that breaks off, after all that
+        had come of it."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return await self._content.readany() or None
+        except Exception as error:
+            # The library holds back what had come before. To be asked for it, it must not know of the error.
+            self._content.set_exception(cast(BaseException, None))
+            if rest := self._content.read_nowait():
+                self._broken = error
+                return rest
+            raise
+
+
 class _Body:
     """The body of a good answer: what came first, and the rest as it comes."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], first: bytes, is_json: bool, grace: float) -> None:
+    def __init__(self, pieces: _Pieces, first: bytes, is_json: bool, grace: float) -> None:
         self.first = first
         self.is_json = is_json
         self._pieces = pieces
@@ -276,12 +307,12 @@ class _Body:
             raise NoAnswer(_TOO_LONG)
         if not decoder.finished:
             self._deadline = None
-            return await anext(self._pieces, None)
+            return await self._pieces.next()
         if self._deadline is None:
             self._deadline = asyncio.get_running_loop().time() + self._grace
         try:
             async with asyncio.timeout_at(self._deadline):
-                return await anext(self._pieces, None)
+                return await self._pieces.next()
         except TimeoutError:
             return None
 
@@ -328,32 +359,32 @@ def _without_key(chunk: Chunk, key: str | Failure | None) -> Chunk:
     return Finish(Failed(replace(failure, message=failure.message.replace(key, "…"))), chunk.replay_state)
 
 
-async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:
+async def _beginning(pieces: _Pieces) -> bytes:
     """The first bytes of a body, up to the first that is not blank; all of them where none is."""
     body = b""
     while not body.lstrip(_BLANK) and len(body) < _ERROR_BODY_MAX:
-        piece = await anext(pieces, None)
+        piece = await pieces.next()
         if piece is None:
             break
         body += piece
     return body
 
 
-async def _read(pieces: AsyncIterator[bytes], first: bytes, limit: int) -> tuple[bytes, bool]:
+async def _read(pieces: _Pieces, first: bytes, limit: int) -> tuple[bytes, bool]:
     """A body up to `limit` bytes, and whether that was all of it."""
     body = bytearray(first)
-    async for piece in pieces:
+    while piece := await pieces.next():
         body += piece
         if len(body) > limit:
             return bytes(body[:limit]), False
     return bytes(body), True
 
 
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
+async def _drain(pieces: _Pieces) -> None:
     """Read the end of a body that is on its way, so that the connection can be used again."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN):
-            await anext(pieces, None)
+            await pieces.next()
 
 
 def _cause(error: BaseException) -> str:
@@ -371,7 +402,6 @@ def _cause(error: BaseException) -> str:
         if isinstance(inner, BaseExceptionGroup):  # one for each address that was tried
             inner = inner.exceptions[-1]
         else:
-            # httpcore suppresses the context of what it wraps, and that is the only place where the reason is.
             inner = inner.__cause__ or inner.__context__
     text = bounded(text) or type(error).__name__
     return text[:1].lower() + text[1:].rstrip(".")
