@@ -91,14 +91,14 @@ class _DyingLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    async def commit(self, events: Sequence[Event], *, durable: bool) -> None:
+    async def commit(self, events: Sequence[Event], *, durable: bool, more: bool = False) -> None:
         if self._last_commit:
             # What is given while the last one is under way comes too late; text in flight has a file of its own.
             await self._never()
         last = self._death.begins(*types(events))
         self._last_commit = last is True
         if last is not None:
-            await self._log.commit(events, durable=durable)
+            await self._log.commit(events, durable=durable, more=more)
         if last:
             self._death.now()
         if last is not False:

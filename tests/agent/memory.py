@@ -21,7 +21,7 @@ class MemoryLog:
         self.pieces: list[DraftPiece] = []
         self.commits = 0
 
-    async def commit(self, events: Sequence[Event], *, durable: bool) -> None:
+    async def commit(self, events: Sequence[Event], *, durable: bool, more: bool = False) -> None:
         self.commits += 1
         assert [event.seq for event in events] == list(range(len(self.events), len(self.events) + len(events)))
         self.events += events

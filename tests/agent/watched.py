@@ -37,10 +37,10 @@ class WatchedLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    async def commit(self, events: Sequence[Event], *, durable: bool) -> None:
+    async def commit(self, events: Sequence[Event], *, durable: bool, more: bool = False) -> None:
         if self._disk.full:
             raise StoreUnavailable("the disk is full")
-        waiting = self._log.commit(events, durable=durable)
+        waiting = self._log.commit(events, durable=durable, more=more)
         if self._disk.gate is not None:
             await self._disk.gate.wait()
         await waiting

@@ -11,6 +11,7 @@ import pytest
 from agentls.core.errors import LogicError
 from agentls.core.events import AgentConfig, Event, SessionTitle, UnknownEvent
 from agentls.core.ids import SessionId
+from agentls.store import writer
 from agentls.store.sqlite import SESSIONS_FILE, SqliteStore
 from tests.harness import until
 from tests.store.support import TIME, A, B, alter, events, header, message, said, turn
@@ -114,6 +115,27 @@ async def test_commits_that_wait_share_a_transaction(store: SqliteStore, trace: 
     assert trace.count("COMMIT") <= 20
     for log in logs:
         assert await log.read() == message(0)
+
+
+async def test_a_batch_waits_for_the_one_that_is_said_to_follow_it(
+    store: SqliteStore, trace: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are on disk by one sync, however late the second is within the time allowed."""
+    monkeypatch.setattr(writer, "LINGER", 60)
+    log = await store.create(header())
+    first = asyncio.create_task(log.commit(message(0), durable=True, more=True))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not first.done()
+    await log.commit(message(1), durable=True)
+    await first
+    assert trace.count("COMMIT") == 1
+
+
+async def test_a_batch_that_nothing_follows_is_committed_alone(store: SqliteStore) -> None:
+    log = await store.create(header())
+    await log.commit(message(0), durable=True, more=True)
+    assert await log.read() == message(0)
 
 
 async def test_overlapping_commits_of_one_log_keep_the_order_of_the_calls(store: SqliteStore) -> None:

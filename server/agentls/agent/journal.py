@@ -43,8 +43,9 @@ class Journal:
         """The state with all that has been prepared."""
         return self.session.state
 
-    def append(self, payloads: Sequence[EventData], *, durable: bool) -> asyncio.Future[None]:
+    def append(self, payloads: Sequence[EventData], *, durable: bool, more: bool = False) -> asyncio.Future[None]:
         """Prepare now; the answer is done once the events are committed (with `durable`: on disk) and published.
+        `more` says that what follows from them is about to be appended.
 
         Not awaiting it is fine, and a cancelled await loses nothing. It fails with StoreUnavailable; LogicError, at
         once, where an event would break a rule of the log.
@@ -52,7 +53,7 @@ class Journal:
         if self.failure is not None:
             raise StoreUnavailable(str(self.failure))
         batch = self.session.prepare(payloads, time=self._now())
-        task = asyncio.ensure_future(self._commit(batch, durable, self._tail))
+        task = asyncio.ensure_future(self._commit(batch, self._tail, durable=durable, more=more))
         task.add_done_callback(_retrieve)
         self._tail = task
         committed = asyncio.shield(task)
@@ -79,9 +80,9 @@ class Journal:
         self.failure = None
         self._tail = None
 
-    async def _commit(self, batch: Batch, durable: bool, before: asyncio.Future[None] | None) -> None:
+    async def _commit(self, batch: Batch, before: asyncio.Future[None] | None, *, durable: bool, more: bool) -> None:
         try:
-            await self.log.commit(batch.events, durable=durable)
+            await self.log.commit(batch.events, durable=durable, more=more)
         except (StoreUnavailable, LogicError) as failure:
             if before is not None:
                 await asyncio.wait([before])

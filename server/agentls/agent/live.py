@@ -178,7 +178,8 @@ class LiveAgent(Agent):
 
     async def _accept(self, message: MessageId, content: Content, events: Sequence[EventData], fate: Fate) -> Sent:
         try:
-            committed = self._journal.append(events, durable=True)
+            # What starts a turn is followed by its first step.
+            committed = self._journal.append(events, durable=True, more=fate.outcome == "started")
             self._loop.wake()
             await committed
         except StoreUnavailable:

@@ -64,7 +64,7 @@ class SqliteLog:
         """The row beside the log."""
         return self._tail.header
 
-    def commit(self, events: Sequence[Event], *, durable: bool) -> Coroutine[Any, Any, None]:
+    def commit(self, events: Sequence[Event], *, durable: bool, more: bool = False) -> Coroutine[Any, Any, None]:
         """See SessionLog. The batch is in line when this returns, so that it is written whatever becomes of the
         awaiting task, and order of call is order of commit. A batch that does not continue the stored log is a
         LogicError, and so is an event that JSON cannot hold; nothing of it is stored. After StoreUnavailable every
@@ -77,6 +77,7 @@ class SqliteLog:
             self._tail,
             _rows_of(tuple(events)),
             durable,
+            more=more,
             title=_newest(events, lambda data: data.title if isinstance(data, SessionTitle) else None),
             summary=_newest(events, _said),
             model=_newest(events, lambda data: data.model if isinstance(data, AgentConfig) else None),

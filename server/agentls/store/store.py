@@ -47,11 +47,12 @@ class SessionLog(Protocol):
     def header(self) -> SessionHeader:
         """The row beside the log."""
 
-    async def commit(self, events: Sequence[Event], *, durable: bool) -> None:
+    async def commit(self, events: Sequence[Event], *, durable: bool, more: bool = False) -> None:
         """Write a batch in one transaction, in order after all earlier ones of this log; with `durable` it has
         reached the disk on return. Events must continue the stored log without a gap. Calls may overlap: the writer
-        thread takes all that wait in one group. A write that fails raises StoreUnavailable, nothing of the batch is
-        stored, and every later batch already given fails too, since it rests on this one."""
+        thread takes all that wait in one group, and `more` has it wait for a moment, since another batch is about to
+        be given. A write that fails raises StoreUnavailable, nothing of the batch is stored, and every later batch
+        already given fails too, since it rests on this one."""
 
     def append_drafts(self, pieces: Sequence[DraftPiece]) -> None:
         """Write text in flight, inline and at once (no thread, synchronous NORMAL). StoreUnavailable when it fails."""

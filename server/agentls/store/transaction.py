@@ -63,11 +63,12 @@ class Tail:
 @dataclass(eq=False)
 class Batch:
     """Events of one log that are stored together, and what the session's row says from now on (None: as before).
-    `make` gives the rows; the writer thread asks for them once."""
+    `make` gives the rows; the writer thread asks for them once. `more` says that another batch is about to come."""
 
     tail: Tail
     make: Callable[[], tuple[Row, ...]]
     durable: bool
+    more: bool = False
     title: str | None = None
     summary: str | None = None
     model: ModelRef | None = None

@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 REST = 0.25
 """Seconds without a write after which the logs are copied and cut: at rest the files are as small as their contents."""
+LINGER = 0.003
+"""Seconds that a batch waits for the one that was said to follow it. A sync takes about one millisecond, and two that
+follow each other are one when they go together."""
 
 Outcome: TypeAlias = Exception | None
 Answer: TypeAlias = "asyncio.Future[Outcome]"
@@ -139,7 +142,7 @@ class Writer:
                 self._drafts.at_rest()
         with contextlib.suppress(queue.Empty):
             while True:
-                group.append(self._jobs.get_nowait())
+                group.append(self._jobs.get(timeout=LINGER if _is_followed(group[-1]) else 0))
         return group
 
     def _work(self, group: list[_Job]) -> None:
@@ -217,6 +220,10 @@ class Writer:
     def _close(self) -> None:
         self._transactions.close()
         self._drafts.close()
+
+
+def _is_followed(job: _Job) -> bool:
+    return isinstance(job, _Append) and job.batch.more
 
 
 def _answer() -> Answer:
