@@ -1,5 +1,5 @@
-"""Measure how long the plugin keeps Neovim from its person: `python bench/neovim.py [SECONDS]`, after `scripts/setup`
-with `--editors`.
+"""Measure how long the plugin keeps Neovim from its person: `.venv/bin/python -m bench.neovim [SECONDS]`,
+after `scripts/setup --editors`.
 
 A server that only plays writes 10,000 frames a second, each one word of a reply, to a real Neovim with the transcript
 in view; a timer in Neovim's own loop looks every millisecond how late it is. The same without the plugin's drawing,
@@ -17,8 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from tests.editors.neovims import ROOT, neovim
 
 AGENT, EPOCH = "bench", "e"
 BURST, PACED = 10_000, 125
@@ -124,9 +123,7 @@ end
 
 def measure(name: str, rate: int, seconds: float, *, draws: bool = True) -> None:
     """Play once, and print how late the timer was; the last word must be there."""
-    from tests.editors.neovims import neovim
-
-    command = [sys.executable, __file__, "serve", str(rate), str(seconds)]
+    command = ["env", "-C", str(ROOT), sys.executable, "-m", "bench.neovim", "serve", str(rate), str(seconds)]
     settings = "{ cmd = { " + ", ".join(json.dumps(word) for word in command) + " } }"
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,4 +1,4 @@
-"""Measure the session store in one run: `python bench/store.py [DIRECTORY]`, on the disk of that directory.
+"""Measure the session store in one run: `.venv/bin/python -m bench.store [DIRECTORY]`, on the disk of that directory.
 
 Commits and drafts are timed one at a time as an agent makes them; bytes are those of the whole directory at rest, after
 turn 1 and after turn 200. The last figures time commits while the event loop parses without a pause of its own, in
