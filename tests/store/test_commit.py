@@ -14,7 +14,7 @@ from agentls.core.ids import SessionId
 from agentls.store import writer
 from agentls.store.sqlite import SESSIONS_FILE, SqliteStore
 from tests.harness import until
-from tests.store.support import TIME, A, B, alter, events, header, message, said, turn
+from tests.store.support import TIME, A, B, alter, events, header, message, piece, said, turn
 
 
 def levels(trace: list[str]) -> list[str]:
@@ -259,4 +259,21 @@ async def test_a_long_run_of_writes_is_copied_while_it_goes_on(store: SqliteStor
         batch = events(start, *(said(f"{start} {n} {text}") for n in range(3)))
         await log.commit(batch, durable=False)
     # Without copies it would be 8 MB.
-    assert (tmp_path / "state" / "sessions.db-wal").stat().st_size < 4_500_000
+    wal = tmp_path / "state" / "sessions.db-wal"
+    assert wal.stat().st_size < 4_500_000
+    await until(lambda: wal.stat().st_size == 0)
+
+
+async def test_text_that_never_rests_is_copied_while_it_goes_on(store: SqliteStore, tmp_path: Path) -> None:
+    """A long reply writes for minutes, and no event comes in between."""
+    log = await store.create(header())
+    await log.commit(message(0), durable=True)
+    wal = tmp_path / "state" / "drafts.db-wal"
+    largest = 0
+    for n in range(6000):
+        log.append_drafts([piece("some text ", n)])
+        await asyncio.sleep(0)
+        largest = max(largest, wal.stat().st_size)
+    # Without copies it would be 24 MB.
+    assert largest < 12_000_000
+    await until(lambda: wal.stat().st_size == 0)

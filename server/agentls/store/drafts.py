@@ -26,8 +26,8 @@ _LAST = "SELECT max(n) FROM piece WHERE session = ?"
 
 
 class Drafts:
-    """The pieces of all sessions. `wake` is called when something is written after a rest, so that the log of this
-    database is copied in time; this connection never does it."""
+    """The pieces of all sessions. `wake` is called when something is written after a rest or to a log that has grown
+    long, so that the log of this database is copied in time; this connection never does it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -119,7 +119,8 @@ class Drafts:
     def _note(self) -> None:
         rested = self.log.is_clean
         self.log.note(_PAGES_A_WRITE)
-        if rested:
+        # A long reply may write for minutes before an event does.
+        if rested or self.log.is_long:
             self.wake()
 
     def _failed(self, error: sqlite3.Error) -> StoreUnavailable | sqlite3.Error:

@@ -115,7 +115,7 @@ class Writer:
         return answer
 
     def wake(self) -> None:
-        """Say that a draft was written after a rest."""
+        """Say that the drafts' log is to be looked at: one was written after a rest, or it has grown long."""
         self._jobs.put(_Wake())
 
     # On the writer thread.
@@ -129,6 +129,7 @@ class Writer:
                 _deliver([(stop.answer, _attempt(self._close))])
                 return
             self._log.after_write()
+            self._drafts.after_write()
 
     def _take(self) -> list[_Job]:
         """All jobs that wait, and at least one; copies the logs when none comes for a while."""
