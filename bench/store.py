@@ -11,69 +11,17 @@ import asyncio
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from agentls.core.blocks import TextBlock
-from agentls.core.chunks import Usage
-from agentls.core.events import (
-    AssistantMessage,
-    Dequeue,
-    Enqueue,
-    Event,
-    EventData,
-    Fate,
-    InboxItem,
-    RequestSent,
-    SessionHeader,
-    StepEnd,
-    StepStart,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
-from agentls.core.ids import MessageId, SessionId, assistant_message
-from agentls.core.inbox import content_hash
-from agentls.core.messages import Message
-from agentls.core.reasons import Completed, MessageTrigger, Stop
-from agentls.core.sources import ModelSource, UserSource
+from agentls.core.events import SessionHeader, StepStart
+from agentls.core.ids import MessageId, SessionId
 from agentls.store.log import SqliteLog
 from agentls.store.sqlite import SqliteStore
 from agentls.store.store import DraftPiece
+from bench.logs import EVENTS_A_TURN, LONG_LOG, fill, numbered, small_turn
 
 TURNS = 200
-LONG_LOG = 51_200
-USAGE = Usage(120, 20, 1000)
-
-
-def small_turn(turn: int) -> list[tuple[list[EventData], bool]]:
-    """The batches of one question of 25 characters and its answer of 80, and whether each is durable."""
-    message = MessageId(str(uuid.uuid4()))
-    content = (TextBlock(f"please explain turn {turn:05}"),)
-    item = InboxItem(message, "queued", True, content, UserSource(), content_hash(content), Fate("started", turn=turn))
-    said = Message(message, "user", content, UserSource())
-    answered = Message(
-        assistant_message(turn, 1, 1), "assistant", (TextBlock("word " * 16),), ModelSource("provider", "model"), (0,)
-    )
-    claimed: list[EventData] = [
-        Dequeue(message, turn, 1),
-        TurnStart(turn, MessageTrigger((message,))),
-        StepStart(turn, 1),
-        UserMessage(said),
-        RequestSent(turn, 1, 1, 0),
-    ]
-    return [
-        ([Enqueue(item)], True),
-        (claimed, True),
-        ([AssistantMessage(turn, 1, 1, answered, Stop(), USAGE)], False),
-        ([StepEnd(turn, 1), TurnEnd(turn, Completed(), USAGE)], True),
-    ]
-
-
-def numbered(payloads: Sequence[EventData], start: int) -> list[Event]:
-    now = time.time_ns() // 1_000_000
-    return [Event(seq, now, payload) for seq, payload in enumerate(payloads, start)]
 
 
 def show(name: str, seconds: Sequence[float]) -> None:
@@ -145,14 +93,7 @@ async def main(directory: Path) -> None:
     show("page of 50 events", [await timed(lambda: log.page(seq, 50)) for _ in range(200)])
 
     long = await store.create(SessionHeader("long", "file:///w", "/w", 0))
-    length, turn = 0, 0
-    while length < LONG_LOG:
-        payloads: list[EventData] = []
-        for _ in range(100):
-            turn += 1
-            payloads += [event for batch, _ in small_turn(turn) for event in batch]
-        await long.commit(numbered(payloads, length), durable=False)
-        length += len(payloads)
+    length = await fill(long, LONG_LOG // EVENTS_A_TURN)
     show(f"page of 50 events of {length:,}", [await timed(lambda: long.page(length, 50)) for _ in range(200)])
 
     logs = [await store.create(SessionHeader(SessionId(f"many{n}"), "file:///w", "/w", 0)) for n in range(50)]

@@ -10,7 +10,7 @@ import pytest
 
 from agentls.agent.agent import Agent, Answered
 from agentls.agent.hooks import Enter, Entry, Hooks, Use
-from agentls.agent.request import model_request
+from agentls.agent.request import Requests
 from agentls.agent.tool_calls import LIMIT
 from agentls.core.events import ApprovalAsked, ApprovalDecided, RequestSent, ToolResult, ToolStart
 from agentls.core.json import JsonValue
@@ -309,7 +309,7 @@ async def test_each_request_extends_the_one_before_and_can_be_made_again_from_th
         assert len(requests) == len(on.model.requests) == 3
         for event, sent in zip(requests, on.model.requests, strict=True):
             assert isinstance(event.data, RequestSent)
-            assert model_request(SessionState().apply_all(log[: event.data.boundary + 1])) == sent
+            assert Requests().of(SessionState().apply_all(log[: event.data.boundary + 1])) == sent
         for sent, later in pairwise(on.model.requests):
             assert later.messages[: len(sent.messages)] == sent.messages
 

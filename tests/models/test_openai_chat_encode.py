@@ -26,8 +26,9 @@ from agentls.core.messages import Message, tool_result
 from agentls.core.reasons import Failure
 from agentls.core.sources import HookSource, Notice, PluginSource
 from agentls.models.catalog import ModelRow
+from agentls.models.dialects import openai_chat
 from agentls.models.dialects.openai_chat import NO_OUTPUT, OpenAiChat
-from agentls.models.model import ModelRequest
+from agentls.models.model import Memo, ModelRequest
 from tests.models.requests import ROW, asking, assistant, message, user
 
 READ = ToolSchema("read", "Read a file", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -195,3 +196,28 @@ def test_values_that_the_fast_encoder_does_not_know_are_sent() -> None:
 def test_the_key_is_in_the_one_header_that_needs_it() -> None:
     assert OpenAiChat().headers("k")["authorization"] == "Bearer k"
     assert "authorization" not in OpenAiChat().headers(None)
+
+
+def test_a_memo_changes_what_is_made_anew_and_not_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session that goes on only new messages are encoded; other tools have all of them encoded again."""
+    said = (
+        user("one"),
+        assistant(call('{"path": "a"}', "odd name")),
+        tool_result(CallId("t1.1.1"), (TextBlock("two"),)),
+        user("é"),
+    )
+    memo = Memo()
+    made: list[Message] = []
+    plain = openai_chat._encoded
+
+    def noted(message: Message, tools: frozenset[str]) -> bytes | None:
+        made.append(message)
+        return plain(message, tools)
+
+    monkeypatch.setattr(openai_chat, "_encoded", noted)
+    for length in range(1, len(said) + 1):
+        request = replace(asking(*said[:length], system="s"), memo=memo)
+        assert OpenAiChat().encode(request, ROW) == OpenAiChat().encode(replace(request, memo=Memo()), ROW)
+    assert len(made) == 4 + (1 + 2 + 3 + 4)
+    request = replace(asking(*said), memo=memo, tools=(replace(READ, name="odd name"),))
+    assert encoded(request)["messages"][1]["tool_calls"][0]["function"]["name"] == "odd name"

@@ -18,7 +18,7 @@ from agentls.agent.hooks import Context, Enter, Entry, Hooks, Reject
 from agentls.agent.journal import Journal
 from agentls.agent.prompt import Prompt
 from agentls.agent.recovery import Recovery, ended
-from agentls.agent.request import model_request, propose
+from agentls.agent.request import Requests, propose
 from agentls.agent.tool_calls import ToolCalls
 from agentls.core.answer import aborted_results, answered, failed, interrupted
 from agentls.core.assembler import Placed
@@ -102,6 +102,7 @@ class Loop:
         self._journal = journal
         self._drawing = drawing
         self._tools = ToolCalls(journal, parts.registry, parts.hooks, context)
+        self._requests = Requests()
         self._attempt: Attempt | None = None
         self._driver: asyncio.Task[None] | None = None
         self._hooks_at_work: asyncio.Task[Any] | None = None
@@ -360,7 +361,7 @@ class Loop:
         except UserError as error:
             attempt.fail(Failure(str(error), "NO_MODEL"))
         else:
-            await attempt.run(model, model_request(self._state))
+            await attempt.run(model, self._requests.of(self._state))
         if self._journal.failure is not None or open_turn(self._state.turns).cancel is not None:
             return
         finish = attempt.stream.finish

@@ -10,10 +10,11 @@ from agentls.agent.prompt import Prompt
 from agentls.core import tokens
 from agentls.core.events import LedgerItem, ModelRef, RequestHeader
 from agentls.core.frames import framed
+from agentls.core.grown import Grown
 from agentls.core.messages import Message
 from agentls.core.session import SessionState
 from agentls.core.sources import FORMS, SOURCES, form_of
-from agentls.models.model import ModelRequest
+from agentls.models.model import Memo, ModelRequest
 
 
 def propose(state: SessionState, prompt: Prompt, model: ModelRef, hooks: Sequence[RequestHook]) -> Proposal:
@@ -24,11 +25,19 @@ def propose(state: SessionState, prompt: Prompt, model: ModelRef, hooks: Sequenc
     return proposal
 
 
-def model_request(state: SessionState) -> ModelRequest:
-    """What the log says the model is to see: the step's header, and history with contexts in their frames."""
-    header = state.request_header
-    assert header is not None, "a request is asked for after its header is in the log"
-    return ModelRequest(header.system, tuple(map(framed, state.history.messages)), header.tools, header.options)
+class Requests:
+    """The model requests of one session, each message of which is framed and encoded once."""
+
+    def __init__(self) -> None:
+        self._framed = Grown(framed)
+        self._memo = Memo()
+
+    def of(self, state: SessionState) -> ModelRequest:
+        """What the log says the model is to see: the step's header, and history with contexts in their frames."""
+        header = state.request_header
+        assert header is not None, "a request is asked for after its header is in the log"
+        messages = self._framed.of(state.history.messages)
+        return ModelRequest(header.system, messages, header.tools, header.options, self._memo)
 
 
 def header(state: SessionState, proposal: Proposal) -> RequestHeader:

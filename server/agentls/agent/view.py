@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -62,6 +63,7 @@ class DropOp:
 
 
 Op: TypeAlias = PutOp | AppendOp | DropOp
+_Place: TypeAlias = tuple[tuple[int, int], BlockId]
 
 
 @dataclass(slots=True)
@@ -101,6 +103,9 @@ class View:
         self.state_rev = 0
         self._older = older
         self._drawn: dict[BlockId, Drawn] = {block.id: _drawn(block, 0, None) for block in blocks}
+        # In the order in which they stand, so that a page costs the same in a long session as in a short one.
+        self._places = sorted(map(_place, self._drawn.values()))
+        self._streaming = {drawn.block.id for drawn in self._drawn.values() if drawn.block.state == "streaming"}
         self._dropped: dict[BlockId, int] = {}
         self.ended = False
         self._forgotten = 0
@@ -137,23 +142,24 @@ class View:
         older than the tombstones that are kept. Blocks that stream are always put whole."""
         if epoch != self.epoch or since is None or not self._forgotten <= since <= self.rev:
             return self._first_page()
-        changed = [d for d in self._drawn.values() if d.rev > since or d.block.state == "streaming"]
+        changed = [d for d in self._drawn.values() if d.rev > since or d.block.id in self._streaming]
         drops = tuple(DropOp(block) for block, rev in self._dropped.items() if rev > since)
-        puts = tuple(PutOp(drawn) for drawn in sorted(changed, key=_order))
+        puts = tuple(PutOp(drawn) for drawn in sorted(changed, key=_place))
         return CatchUp((*drops, *puts), reset=False, rev=self.rev, before=None)
 
     def _first_page(self) -> CatchUp:
-        blocks = sorted(self._drawn.values(), key=_order)
-        page, rest = blocks[-PAGE:], blocks[:-PAGE]
+        page = self._places[-PAGE:]
         # Not the order of what streams: between that and the page others stand.
-        before = page[0].block.order if page and (self._older or rest) else None
-        page = [drawn for drawn in rest if drawn.block.state == "streaming"] + page
-        return CatchUp(tuple(PutOp(drawn) for drawn in page), reset=True, rev=self.rev, before=before)
+        before = page[0][0] if page and (self._older or len(page) < len(self._places)) else None
+        streaming = (_place(self._drawn[block]) for block in self._streaming)
+        shown = sorted(place for place in streaming if place < page[0]) + page if page else []
+        return CatchUp(tuple(PutOp(self._drawn[block]) for _, block in shown), reset=True, rev=self.rev, before=before)
 
     def page(self, before: tuple[int, int], limit: int) -> tuple[tuple[Drawn, ...], bool]:
         """The `limit` blocks that stand just before `before`, in order, and whether this view holds older ones."""
-        older = sorted((d for d in self._drawn.values() if d.block.order < before), key=_order)
-        return tuple(older[-limit:]), len(older) > limit
+        end = bisect_left(self._places, (before,))
+        start = max(end - limit, 0)
+        return tuple(self._drawn[block] for _, block in self._places[start:end]), start > 0
 
     def drawn(self, block: BlockId) -> Drawn | None:
         """A block as it stands."""
@@ -162,7 +168,7 @@ class View:
     @property
     def oldest(self) -> tuple[int, int] | None:
         """The order of the oldest block held, or None for an empty view."""
-        return min((drawn.block.order for drawn in self._drawn.values()), default=None)
+        return self._places[0][0] if self._places else None
 
     @property
     def has_older(self) -> bool:
@@ -201,8 +207,10 @@ class View:
                 self._drawn[block_id] = Drawn(grown, rev, size, was.cleared)
                 return AppendOp(block_id, was.size, text)
             case Drop(block_id):
-                if self._drawn.pop(block_id, None) is None:
+                if block_id not in self._drawn:
                     return None
+                self._leave(block_id)
+                del self._drawn[block_id]
                 self._bury(block_id, rev)
                 return DropOp(block_id)
 
@@ -211,10 +219,21 @@ class View:
         if was is not None and was.block == block:
             return None
         drawn = _drawn(block, rev, was)
+        if was is None or (was.block.order, was.block.state) != (block.order, block.state):
+            if was is not None:
+                self._leave(block.id)
+            insort(self._places, _place(drawn))
+            if block.state == "streaming":
+                self._streaming.add(block.id)
         self._drawn[block.id] = drawn
         if was is None:
             return PutOp(drawn)
         return PutOp(drawn, frozenset(name for name in _FIELDS if getattr(was.block, name) != getattr(block, name)))
+
+    def _leave(self, block: BlockId) -> None:
+        """Take a drawn block out of its place."""
+        del self._places[bisect_left(self._places, _place(self._drawn[block]))]
+        self._streaming.discard(block)
 
     def _bury(self, block: BlockId, rev: int) -> None:
         # It stays when the block comes back: a client that was away must not keep anything of what it was.
@@ -255,5 +274,5 @@ def _drawn(block: Block, rev: int, was: Drawn | None) -> Drawn:
     return Drawn(block, rev, len(block.body.encode()), cleared)
 
 
-def _order(drawn: Drawn) -> tuple[tuple[int, int], str]:
+def _place(drawn: Drawn) -> _Place:
     return drawn.block.order, drawn.block.id

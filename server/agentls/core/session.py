@@ -7,7 +7,7 @@ commits them; `publish` tells observers. Nothing here waits, writes or reads a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agentls.core.chunks import NO_USAGE, Usage
 from agentls.core.contexts import Contexts
@@ -53,8 +53,24 @@ class SessionState:
         """The state after `event`; LogicError, and no change, where the event breaks a rule of the log."""
         if event.seq != self.next_seq:
             raise LogicError(f"event {event.seq} follows event {self.next_seq - 1}")
-        state = replace(
-            self,
+        request_header, model, mode, title = self.request_header, self.model, self.mode, self.title
+        usage, context_tokens = self.usage, self.context_tokens
+        match event.data:
+            case RequestHeader():
+                request_header = event.data
+            case AgentConfig(new_model, new_mode):
+                model, mode = new_model or model, new_mode or mode
+            case SessionTitle(new_title):
+                title = new_title
+            case TurnEnd(usage=spent) if spent is not None:
+                usage = usage.plus(spent)
+            case AssistantMessage(usage=spent) if spent is not None:
+                context_tokens = spent.total()
+            case EndSeed():
+                # What the parent has spent is on its own account.
+                usage = NO_USAGE
+        # By name and at once: `replace` takes longer than all the folds together.
+        return SessionState(
             next_seq=event.seq + 1,
             last_time=event.time,
             inbox=self.inbox.apply(event),
@@ -62,22 +78,13 @@ class SessionState:
             history=self.history.apply(event),
             requests=self.requests.apply(event),
             contexts=self.contexts.apply(event),
+            request_header=request_header,
+            model=model,
+            mode=mode,
+            title=title,
+            usage=usage,
+            context_tokens=context_tokens,
         )
-        match event.data:
-            case RequestHeader():
-                return replace(state, request_header=event.data)
-            case AgentConfig(model, mode):
-                return replace(state, model=model or self.model, mode=mode or self.mode)
-            case SessionTitle(title):
-                return replace(state, title=title)
-            case TurnEnd(usage=usage) if usage is not None:
-                return replace(state, usage=self.usage.plus(usage))
-            case AssistantMessage(usage=usage) if usage is not None:
-                return replace(state, context_tokens=usage.total())
-            case EndSeed():
-                # What the parent has spent is on its own account.
-                return replace(state, usage=NO_USAGE)
-        return state
 
     def apply_all(self, events: Iterable[Event]) -> SessionState:
         """The state after all of `events`."""

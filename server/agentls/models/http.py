@@ -9,7 +9,6 @@ import ipaddress
 import logging
 import os
 import time
-import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -101,7 +100,11 @@ def _proxy(base_url: str) -> str | None:
     """The proxy that the environment names for an address, if any."""
     address = urlsplit(base_url)
     host = address.hostname or ""
-    if _is_this_machine(host) or urllib.request.proxy_bypass(host):
+    if _is_this_machine(host):
+        return None
+    import urllib.request  # with much behind it, which a model on this machine never needs
+
+    if urllib.request.proxy_bypass(host):
         return None
     named = urllib.request.getproxies()
     proxy = named.get(address.scheme) or named.get("all")

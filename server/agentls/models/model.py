@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from agentls.core.chunks import Chunk
 from agentls.core.events import ModelRef, ToolSchema
+from agentls.core.grown import Grown
 from agentls.core.json import JsonObject
 from agentls.core.messages import Message
+
+T = TypeVar("T")
+
+
+class Memo:
+    """What dialects have made of a session's messages, so that a request encodes only those that are new."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[object, Grown[Message, Any]]] = {}
+
+    def of(self, dialect: str, given: object, make: Callable[[Message], T]) -> Grown[Message, T]:
+        """What `make`, which may depend on `given`, has made for this dialect; nothing where `given` has changed."""
+        known = self._made.get(dialect)
+        if known is None or known[0] != given:
+            known = self._made[dialect] = given, Grown(make)
+        return known[1]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """All that a request sends. `options` are the row's and the agent's (`temperature`, `max_tokens`, …), merged."""
+    """All that a request sends. `options` are the row's and the agent's (`temperature`, `max_tokens`, …), merged.
+    `memo` is kept from request to request of a session."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
     options: JsonObject = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
 
 
 class Model(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 
@@ -57,22 +58,19 @@ class OpenAiChat:
 
         Options of the request win over the row's; one that is None is left out, and none can change what is asked for.
         """
-        messages: list[JsonValue] = []
-        if request.system:
-            messages.append({"role": "system", "content": request.system})
         names = frozenset(tool.name for tool in request.tools)
-        for message in request.messages:
-            if _holds_image(message.content):
-                return Failure(f'"{row.name}" takes no images', "UNSUPPORTED_CONTENT")
-            messages.extend(_messages(message, names))
+        encoded = request.memo.of(self.path, names, partial(_encoded, tools=names)).of(request.messages)
+        if None in encoded:
+            return Failure(f'"{row.name}" takes no images', "UNSUPPORTED_CONTENT")
+        system = dump({"role": "system", "content": request.system}) if request.system else b""
         limit: JsonObject = {} if row.max_tokens is None else {"max_tokens": row.max_tokens}
         options = {**limit, **row.options, **request.options}
-        body: dict[str, JsonValue] = {"model": row.id, "messages": messages}
-        if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
-        body |= {name: options[name] for name in sorted(options) if options[name] is not None and name not in body}
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return dump(body)
+        rest: dict[str, JsonValue] = {"tools": [_tool(tool) for tool in request.tools]} if request.tools else {}
+        free = options.keys() - {"model", "messages"} - rest.keys()
+        rest |= {name: options[name] for name in sorted(free) if options[name] is not None}
+        rest |= {"stream": True, "stream_options": {"include_usage": True}}
+        messages = b",".join(filter(None, (system, *encoded)))
+        return b'{"model":%s,"messages":[%s],%s' % (dump(row.id), messages, dump(rest)[1:])
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """JSON out, events in."""
@@ -101,6 +99,13 @@ class OpenAiChat:
 
 
 # Requests ------------------------------------------------------------------------------------------------------
+
+
+def _encoded(message: Message, tools: frozenset[str]) -> bytes | None:
+    """A message as the JSON of one or more, joined by commas; None for one that holds an image."""
+    if _holds_image(message.content):
+        return None
+    return b",".join(map(dump, _messages(message, tools)))
 
 
 def _messages(message: Message, tools: frozenset[str]) -> Iterator[JsonObject]:
