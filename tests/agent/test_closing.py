@@ -92,6 +92,35 @@ def test_a_message_that_lands_while_an_agent_closes_asks_no_model(
         step += 1
 
 
+@pytest.mark.parametrize("apart", [0, 1, 2])
+def test_a_cancel_is_answered_when_its_agent_closes_right_after_it(tmp_path: Path, apart: int) -> None:
+    """At every step of a beginning turn, also while its start is on its way to the disk."""
+
+    async def play(loop: SteppingLoop, step: int) -> int:
+        on = Rig(tmp_path, HandModel(), store=cast(SessionStore, MemoryStore()))
+        agent = await on.agent()
+        began = loop.steps
+        sent = asyncio.ensure_future(agent.followup(content("go"), id=mid("m1")))
+        stopping: list[asyncio.Future[object]] = []
+
+        def stop() -> None:
+            stopping.append(asyncio.ensure_future(agent.cancel("user")))
+            loop.at(apart, lambda: stopping.append(asyncio.ensure_future(agent.close())))
+
+        loop.at(step, stop)
+        await sent
+        await until(lambda: on.model.requests or len(stopping) == 2)
+        took = loop.steps - began
+        await until(lambda: len(stopping) == 2 and all(one.done() for one in stopping))
+        return took
+
+    step, steps = 0, 1
+    while step < steps:
+        steps = run_stepping(lambda loop, step=step: play(loop, step))  # type: ignore[misc]
+        step += 1
+    assert step > 3
+
+
 async def test_what_a_step_was_about_to_take_waits_for_the_next_load(tmp_path: Path) -> None:
     """Closing is no cancel: a message whose claim is still tentative is treated as well as a crash would."""
     gate = Gate()

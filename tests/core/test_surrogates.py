@@ -84,3 +84,9 @@ def test_what_is_no_json_is_a_value_error(text: bytes) -> None:
 def test_what_has_no_json_form_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError):
         dump(value)
+
+
+def test_what_is_nested_too_deeply_is_refused_and_not_an_error_of_ours() -> None:
+    for text in ('["\\ud83d"' + ", [" * 700 + "]" * 701, "[" * 100_000):
+        with pytest.raises(ValueError, match=r"."):
+            parse(text)

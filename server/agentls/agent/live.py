@@ -356,7 +356,10 @@ class LiveAgent(Agent):
         await self._closed(turn.turn)
 
     async def _closed(self, turn: int) -> None:
-        await self._journal.until(lambda state: state.turns.open is None or state.turns.open.turn != turn)
+        # Its start may still be on its way to the disk.
+        await self._journal.until(
+            lambda state: state.turns.last >= turn and (state.turns.open is None or state.turns.open.turn != turn)
+        )
 
     def _tell_closed(self) -> None:
         for closed in self._parts.hooks.closed:

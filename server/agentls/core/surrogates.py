@@ -57,7 +57,12 @@ class Joiner:
 def parse(text: str | bytes) -> JsonValue:
     """The JSON value of a text with every half that is alone replaced by U+FFFD; ValueError for what is no JSON."""
     value, halves = _parsed(text)
-    return cast(JsonValue, mended(value)) if halves else value
+    if not halves:
+        return value
+    try:
+        return cast(JsonValue, mended(value))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def parse_with_halves(text: str | bytes) -> JsonValue:
