@@ -22,6 +22,11 @@ def luacheck() -> Path:
     return _there("luacheck", TOOLS / "luacheck" / "luacheck")
 
 
+def tmux() -> Path:
+    """A terminal that programs type into."""
+    return _there("tmux", TOOLS / "tmux" / "tmux")
+
+
 def _there(name: str, path: Path) -> Path:
     assert path.is_file(), f'there is no {name} at "{path}"; get it by: scripts/setup --editors'
     return path

