@@ -153,11 +153,13 @@ connect = function()
       tell(method, params)
     end
   end
+  local version = vim.version()
   local capabilities = vim.lsp.protocol.make_client_capabilities()
   capabilities.experimental = {
     agent = {
       version = 1,
-      client = { name = "neovim", version = tostring(vim.version()) },
+      -- Without what it was built from: people read it where they see who has decided.
+      client = { name = "neovim", version = ("%d.%d.%d"):format(version.major, version.minor, version.patch) },
       answers = true,
       editorState = true,
     },

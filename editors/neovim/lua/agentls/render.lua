@@ -87,7 +87,7 @@ function M.header(block)
   end
   if block.call and block.call.state ~= "done" then
     table.insert(parts, block.call.state)
-  elseif block.state == "interrupted" or block.state == "failed" then
+  elseif block.kind ~= "turn-end" and (block.state == "interrupted" or block.state == "failed") then
     table.insert(parts, block.state)
   end
   if block.summary then
