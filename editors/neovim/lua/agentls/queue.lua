@@ -7,7 +7,8 @@ local windows = require("agentls.windows")
 
 local M = {}
 
-local PATIENCE = 5000
+-- Milliseconds that writing a message waits for the server.
+local ANSWERED_WITHIN = 2000
 
 local HELP = "e edit · dd remove · K up · J down · p promote · R resume · q close"
 
@@ -30,7 +31,7 @@ local function edit(session, waiting)
     tell.complain(("the message is too long to be edited here: %d bytes of it are not shown"):format(waiting.more))
     return
   end
-  local buffer = windows.below(8, { buftype = "acwrite", filetype = "markdown" })
+  local buffer = windows.below(" message %m", 8, { buftype = "acwrite", filetype = "markdown" })
   vim.api.nvim_buf_set_name(buffer, ("agentls://%s/message/%s"):format(session.id, waiting.messageId))
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, vim.split(waiting.text, "\n", { plain = true }))
   vim.bo[buffer].modified = false
@@ -50,8 +51,8 @@ local function edit(session, waiting)
           vim.bo[buffer].modified = false
         end
       end)
-      -- `:wq` closes the buffer when this returns, if it is saved by then.
-      vim.wait(PATIENCE, function()
+      -- `:wq` closes what is not modified when this returns.
+      vim.wait(ANSWERED_WITHIN, function()
         return answered
       end, 5)
     end,
@@ -61,7 +62,7 @@ end
 --- Open the list of an agent's waiting messages.
 ---@param session agentls.Session
 function M.open(session)
-  local buffer = windows.below(10, { filetype = "agentls-queue" })
+  local buffer = windows.below(" queue ", 10, { filetype = "agentls-queue" })
   vim.wo[0][0].winbar = HELP
   vim.wo[0][0].cursorline = true
   vim.wo[0][0].wrap = false

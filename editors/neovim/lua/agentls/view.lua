@@ -5,6 +5,7 @@
 
 local config = require("agentls.config")
 local render = require("agentls.render")
+local windows = require("agentls.windows")
 
 local M = {}
 
@@ -219,9 +220,8 @@ function View:draw(changes)
     end
   end
   vim.bo[self.buffer].modifiable = false
-  local last = vim.api.nvim_buf_line_count(self.buffer)
   for _, window in ipairs(following) do
-    vim.api.nvim_win_set_cursor(window, { last, 0 })
+    windows.follow(window)
   end
 end
 

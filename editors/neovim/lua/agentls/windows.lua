@@ -29,6 +29,7 @@ local function options(window, buffer)
   local set = {
     wrap = true,
     linebreak = true,
+    smoothscroll = true,
     number = false,
     relativenumber = false,
     signcolumn = "no",
@@ -90,17 +91,25 @@ function M.bind(transcript)
   map(transcript, "n", "gp", "AgentOlder")
 end
 
+--- Go to the last line in a window, with as much of what stands before it as there is room for.
+---@param window integer
+function M.follow(window)
+  vim.api.nvim_win_call(window, function()
+    vim.cmd("keepjumps normal! Gzb")
+  end)
+end
+
 --- Show a transcript and its prompt beside what is there, and go to the prompt.
 ---@param transcript integer
 function M.open(transcript)
   local prompt = M.prompt(transcript)
   local window = M.showing(transcript)
+  local is_new = not window
   if not window then
     local width = config.current.width
     local columns = math.floor(width < 1 and vim.o.columns * width or width)
     window = vim.api.nvim_open_win(transcript, false, { split = "right", win = -1, width = columns })
     options(window, transcript)
-    vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(transcript), 0 })
   end
   local below = M.showing(prompt)
   if not below then
@@ -112,6 +121,9 @@ function M.open(transcript)
     vim.wo[below][0].winfixheight = true
     vim.wo[below][0].winbar = "prompt"
     vim.wo[below][0].statusline = " prompt "
+  end
+  if is_new then
+    M.follow(window) -- in the height that is left to it
   end
   vim.api.nvim_set_current_win(below)
 end
@@ -150,12 +162,31 @@ function M.give_back(transcript, text)
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, lines)
 end
 
---- Go to a new window below all others, with a buffer of its own that is gone with it.
+--- Go to a new window below all others, with a buffer of its own that is gone with it. Whoever closes it is back in the
+--- window before, and all others have their sizes again: Neovim would go to the first one and give the room to
+--- the prompt.
+---@param line string Its 'statusline'.
 ---@param height integer
 ---@param given table<string, any> Options of the buffer.
 ---@return integer buffer
-function M.below(height, given)
+function M.below(line, height, given)
+  local from, sizes = vim.api.nvim_get_current_win(), vim.fn.winrestcmd()
   vim.cmd(("botright %dnew"):format(height))
+  local window = vim.api.nvim_get_current_win()
+  vim.api.nvim_create_autocmd("WinClosed", {
+    pattern = tostring(window),
+    once = true,
+    callback = function()
+      local leaving = vim.api.nvim_get_current_win() == window
+      vim.schedule(function()
+        if leaving and vim.api.nvim_win_is_valid(from) then
+          vim.api.nvim_set_current_win(from)
+          vim.cmd("silent! " .. sizes)
+        end
+      end)
+    end,
+  })
+  vim.wo[0][0].statusline = line
   local buffer = vim.api.nvim_get_current_buf()
   local usual = { buftype = "nofile", bufhidden = "wipe", swapfile = false }
   for name, value in pairs(vim.tbl_extend("keep", given, usual)) do
@@ -167,7 +198,7 @@ end
 --- Show a text that is too long for the transcript.
 ---@param text string
 function M.show(text)
-  local buffer = M.below(math.floor(vim.o.lines / 2), {})
+  local buffer = M.below(" block ", math.floor(vim.o.lines / 2), {})
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, vim.split(text, "\n", { plain = true }))
   vim.bo[buffer].modifiable = false
 end
