@@ -25,6 +25,11 @@ class Neovim:
         self._rpc = rpc
         self._seconds = seconds
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return cast(int, self.lua("return vim.fn.getpid()"))
+
     def lua(self, code: str, *arguments: object) -> Any:
         """Run Lua code; `...` are the arguments."""
         return self._rpc.exec_lua(code, *arguments)
@@ -96,11 +101,8 @@ class Neovim:
         self.until(f"(function() local s = require('agentls').state(); return s and ({condition}) and {drawn} end)()")
 
 
-@contextmanager
-def neovim(
-    home: Path, folder: Path, settings: str, arguments: Sequence[str] = (), *, seconds: int = SECONDS
-) -> Iterator[Neovim]:
-    """A Neovim in a folder; `settings` is the Lua table that the plugin is set up with."""
+def command(home: Path, folder: Path, settings: str, *arguments: str) -> list[str]:
+    """The command of a Neovim in a folder; `settings` is the Lua table that the plugin is set up with."""
     home.mkdir(parents=True, exist_ok=True)
     names = ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME")
     xdg = {f"XDG_{name}_{'DIR' if name == 'RUNTIME' else 'HOME'}": str(home / name.lower()) for name in names}
@@ -112,8 +114,16 @@ def neovim(
         f"vim.opt.runtimepath:append({str(PLUGIN)!r})\nrequire('agentls').setup({settings})\n", encoding="utf-8"
     )
     program = ["env", "-i", "-C", str(folder), *(f"{name}={value}" for name, value in {**kept, **xdg}.items())]
-    program += [f"HOME={home}", str(nvim()), "--clean", "-u", str(script), "--headless", "--embed", *arguments]
-    rpc = pynvim.attach("child", argv=program)
+    program += [f"HOME={home}", "TERM=tmux-256color"]
+    return [*program, str(nvim()), "--clean", "-u", str(script), *arguments]
+
+
+@contextmanager
+def neovim(
+    home: Path, folder: Path, settings: str, arguments: Sequence[str] = (), *, seconds: int = SECONDS
+) -> Iterator[Neovim]:
+    """That Neovim without a terminal."""
+    rpc = pynvim.attach("child", argv=command(home, folder, settings, "--headless", "--embed", *arguments))
     try:
         rpc.ui_attach(120, 40, rgb=True)
         yield Neovim(rpc, seconds)

@@ -6,63 +6,21 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.editors.neovims import PLUGIN, Neovim, neovim
+from tests.editors.servers import WORDS, on_socket, server_of, started_by
 
 pytestmark = pytest.mark.timeout(180)
-
-SERVE = (sys.executable, "-P", "-m", "agentls", "serve", "--model", "script/script")
-WORDS = " ".join(f"word{n}" for n in range(400))
-SCRIPT = {
-    "pace": 8,
-    "replies": [
-        {
-            "when": "write it",
-            "step": 0,
-            "pieces": [{"call": {"name": "write", "arguments": {"path": "made.txt", "content": "made\n"}}}],
-        },
-        {"when": "write it", "pieces": [{"text": "I was told: {result}"}]},
-        {"when": "at length", "pieces": [{"reasoning": "Let me think."}, {"text": WORDS}]},
-        {"when": "for ever", "pieces": [{"text": "It begins "}, {"wait": 600000}]},
-        {
-            "when": "read it",
-            "step": 0,
-            "pieces": [{"call": {"name": "read", "arguments": {"path": "a.txt"}}}],
-        },
-        {"when": "read it", "result": "(?s)(?P<unsaved>typed just now)", "pieces": [{"text": "It says: {unsaved}"}]},
-        {"when": "badly", "pieces": [{"text": "red \u001b[31m and \u202e back"}]},
-    ],
-}
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    (folder / ".git").mkdir(parents=True)
-    (folder / "a.txt").write_text("one\ntwo\nthree\n")
-    return folder
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> tuple[str, ...]:
-    """The command of a server with the script."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    return (*SERVE, "--script", str(script), "--state-dir", str(tmp_path / "state"))
 
 
 @pytest.fixture
 def vim(tmp_path: Path, work: Path, serve: tuple[str, ...]) -> Iterator[Neovim]:
     """A Neovim with a server of its own, and the agent opened."""
-    command = ", ".join(json.dumps(word) for word in serve)
-    with neovim(tmp_path / "home", work, f"{{ cmd = {{ {command} }} }}", ["a.txt"]) as editor:
+    with neovim(tmp_path / "home", work, started_by(serve), ["a.txt"]) as editor:
         editor.command("Agent")
         editor.state("s.status == 'idle'")
         yield editor
@@ -196,7 +154,7 @@ def test_a_server_that_was_killed_comes_back_with_the_agent(vim: Neovim) -> None
     """The text that was shown is still there, what is sent meanwhile is sent once, and the plugin says what happens."""
     send(vim, "talk for ever")
     vim.shows("It begins")
-    before = server_of(vim)
+    before = server_of(vim.pid)
     os.kill(before, signal.SIGKILL)
     vim.until("require('agentls.client').client() == nil")
     vim.command("AgentSend said without a server")
@@ -205,7 +163,7 @@ def test_a_server_that_was_killed_comes_back_with_the_agent(vim: Neovim) -> None
     text = "\n".join(vim.transcript())
     assert text.count("▌ You\nsaid without a server") == 1
     assert "It begins" in text
-    assert server_of(vim) != before
+    assert server_of(vim.pid) != before
 
 
 def test_a_state_of_another_life_is_a_reason_to_attach_again(vim: Neovim) -> None:
@@ -350,8 +308,7 @@ def test_commands_that_come_before_there_is_an_agent_are_for_one(
     tmp_path: Path, work: Path, serve: tuple[str, ...]
 ) -> None:
     """They wait for the connection, and for the agent that the first of them makes."""
-    command = ", ".join(json.dumps(word) for word in serve)
-    with neovim(tmp_path / "home", work, f"{{ cmd = {{ {command} }} }}") as vim:
+    with neovim(tmp_path / "home", work, started_by(serve)) as vim:
         assert vim.lua("return package.loaded['agentls.client'] == nil"), "nothing is loaded before it is used"
         vim.lua("vim.cmd('Agent'); vim.cmd('AgentSend one'); vim.cmd('AgentSend two')")
         vim.state("s.lastTurn and s.lastTurn.number == 2 and s.status == 'idle'")
@@ -411,27 +368,3 @@ def test_health_names_the_command_that_mends_it(tmp_path: Path, work: Path) -> N
         assert "scripts/setup" in vim.screen()
         vim.command("Agent")
         vim.until("vim.fn.execute('messages'):find('cannot be started', 1, true)")
-
-
-def server_of(vim: Neovim) -> int:
-    """The process that Neovim started."""
-    pid = vim.lua("return vim.fn.getpid()")
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if b"agentls" in Path(f"/proc/{child}/cmdline").read_bytes():
-            return int(child)
-    raise AssertionError("there is no server")
-
-
-@contextmanager
-def on_socket(folder: Path, serve: tuple[str, ...]) -> Iterator[Path]:
-    """A server that listens, ended afterwards."""
-    path = folder / "run" / "socket"
-    process = subprocess.Popen((*serve, "--socket", str(path)), stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        while "listening on" not in (line := process.stderr.readline()):
-            assert line, "the server has ended"
-        yield path
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.editors.neovims import ROOT, neovim
+from tests.editors.neovims import neovim
+from tests.editors.servers import local
 
 TRANSCRIPT = "table.concat(vim.api.nvim_buf_get_lines(vim.fn.bufnr('/transcript$'), 0, -1, false), '\\n')"
 
@@ -19,12 +18,7 @@ def test_it_chats_is_steered_and_stops_with_what_waits_kept(tmp_path: Path) -> N
     """A reply streams, is redirected, and is stopped; a message that waits is held and runs when it is let go."""
     work = tmp_path / "work"
     work.mkdir()
-    command = [sys.executable, "-P", "-m", "agentls", "serve", "--state-dir", str(tmp_path / "state")]
-    settings = "{ cmd = { %s }, env = { AGENTLS_MODELS_DIR = %s } }" % (  # noqa: UP031 - braces are Lua's
-        ", ".join(json.dumps(word) for word in command),
-        json.dumps(str(ROOT / ".tools" / "models")),
-    )
-    with neovim(tmp_path / "home", work, settings, seconds=120) as vim:
+    with neovim(tmp_path / "home", work, local(tmp_path), seconds=120) as vim:
         vim.command("Agent")
         vim.state("s.model.provider == 'local' and s.model.usable")
         vim.command("AgentSend Tell me what a text editor is.")
