@@ -306,17 +306,19 @@ class LiveAgent(Agent):
         edge = min(before, oldest)
         if not missing:
             return Page(blocks, edge)
-        older, has_more = await older_blocks(self._journal.log, edge, missing)
+        older, has_more = await older_blocks(self._journal.log, self._state.contexts, edge, missing)
         drawn = (*(Drawn(block, 0, len(block.body.encode())) for block in older), *blocks)
         return Page(drawn, drawn[0].block.order if has_more and drawn else None)
 
     async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
-        drawn, log = self.view.drawn(block), self._journal.log
+        drawn, log, contexts = self.view.drawn(block), self._journal.log, self._state.contexts
         if drawn is not None:
-            whole = await whole_block(log, drawn.block) or drawn.block
+            whole = await whole_block(log, contexts, drawn.block) or drawn.block
         else:
             oldest = self.view.oldest
-            stored = await stored_block(log, block, oldest[0]) if oldest is not None and self.view.has_older else None
+            if oldest is None or not self.view.has_older:
+                raise UnknownBlock(block)
+            stored = await stored_block(log, contexts, block, oldest[0])
             if stored is None:
                 raise UnknownBlock(block)
             whole = stored
