@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from agentls.agent import changes, fates
 from agentls.agent.agent import (
@@ -30,7 +31,7 @@ from agentls.agent.entering import cancel_step
 from agentls.agent.journal import Journal
 from agentls.agent.loop import Loop, Parts
 from agentls.agent.pages import older_blocks, stored_block, whole_block
-from agentls.agent.state import EditorFacts, inbox_of
+from agentls.agent.state import EditorFacts, WaitingMessage, inbox_of
 from agentls.agent.view import Drawn, View
 from agentls.core.errors import StoreUnavailable
 from agentls.core.events import (
@@ -192,7 +193,8 @@ class LiveAgent(Agent):
                 await self._journal.settled()
             except StoreUnavailable:
                 return _refused(known.message_id, content, "store-unavailable")
-        return known
+        # Where it is now is told as it is committed, as all else is.
+        return replace(known, now=fates.now(self._journal.session.committed, known.message_id))
 
     # Control ---------------------------------------------------------------------------------------------------
 
@@ -218,13 +220,12 @@ class LiveAgent(Agent):
         anew."""
         if not events:
             await self._journal.settled()
-            waiting = inbox_of(self._state.inbox)
-            return Changed("gone", waiting, content) if events is None else Changed("done", waiting)
+            return Changed("gone", self._waiting(), content) if events is None else Changed("done", self._waiting())
         changed = self._journal.append(events, durable=True)
         self._loop.stop_hooks()
         self._loop.wake()
         await changed
-        return Changed("done", inbox_of(self._state.inbox))
+        return Changed("done", self._waiting())
 
     async def configure(
         self, *, model: ModelRef | None = None, mode: Mode | None = None, title: str | None = None, by: str = "person"
@@ -271,16 +272,20 @@ class LiveAgent(Agent):
         number = state.current_turn()
         if number is None:
             await self._journal.settled()
-            return Cancelled("idle", inbox_of(state.inbox))
+            return Cancelled("idle", self._waiting())
         if turn is not None and turn != number:
-            return Cancelled("stale", inbox_of(state.inbox))
+            return Cancelled("stale", self._waiting())
         entering = state.entering()
         if entering is not None:
             await self._append_now(cancel_step(state, entering, cause, keep_inbox=keep_inbox))
         elif open_turn(state.turns).cancel is None:
             await self._append_now(self._cancelling(cause, keep_inbox=keep_inbox))
         await self._closed(number)
-        return Cancelled("cancelled", inbox_of(self._state.inbox))
+        return Cancelled("cancelled", self._waiting())
+
+    def _waiting(self) -> tuple[WaitingMessage, ...]:
+        """What waits, for an answer: no more than what is committed."""
+        return inbox_of(self._journal.session.committed.inbox)
 
     def _cancelling(
         self, cause: CancelCause, *, keep_inbox: bool, but: RequestId | None = None
