@@ -138,3 +138,34 @@ async def test_a_send_is_acknowledged_only_after_its_commit(tmp_path: Path) -> N
         assert (await repeating).repeated
         await on.model.answer("ok", 1)
         await idle(agent)
+
+
+async def test_an_answer_tells_no_more_of_the_inbox_than_is_committed(tmp_path: Path) -> None:
+    """What comes in while a change is being written would be lost if the server died now."""
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        await agent.followup(content("b"), id=mid("m2"))
+        removing = asyncio.ensure_future(agent.remove(mid("m2")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        disk.gate = asyncio.Event()
+        sending = asyncio.ensure_future(agent.followup(content("c"), id=mid("m3")))
+        removed = await removing
+        assert (removed.outcome, removed.inbox) == ("done", ())
+        assert (await agent.cancel("user", turn=7)).inbox == ()
+        disk.gate.set()
+        await sending
+        assert [waiting.message_id for waiting in (await agent.cancel("user", turn=7)).inbox] == ["m3"]
+
+
+async def test_a_repeat_tells_where_its_message_is_by_what_is_committed(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (on, disk):
+        agent = await streaming(on)
+        await agent.followup(content("b"), id=mid("m2"))
+        disk.gate = asyncio.Event()
+        removing = asyncio.ensure_future(agent.remove(mid("m2")))
+        await asyncio.sleep(0)
+        assert (await agent.followup(content("b"), id=mid("m2"))).now == "pending"
+        disk.gate.set()
+        await removing
+        assert (await agent.followup(content("b"), id=mid("m2"))).now == "discarded"

@@ -15,6 +15,7 @@ from agentls.core.events import (
     AssistantAttempt,
     AssistantMessage,
     CutCall,
+    Dequeue,
     EventData,
     RequestSent,
     StepEnd,
@@ -112,9 +113,15 @@ def test_a_turn_draws_its_messages_in_order_and_one_row_for_its_end() -> None:
     assert sheet.one("turn-end").reason == "completed"
 
 
-def test_a_steering_message_says_so_and_a_queued_one_does_not() -> None:
-    sheet = Sheet().log(enqueue("s", "steering"), enqueue("q"), *opened("s", "q"))
-    assert [(block.id, block.title) for block in sheet.rows()] == [("u:s", "Steering"), ("u:q", "You")]
+def test_a_message_that_an_open_turn_takes_is_steering_and_one_that_starts_a_turn_is_not() -> None:
+    promoted, queued, steering = map(MessageId, ("p", "q", "s"))
+    sheet = Sheet().log(
+        *(enqueue("p", "steering"), enqueue("q"), Dequeue(promoted, 1, 1), Dequeue(queued, 1, 1)),
+        *(*opened("p", "q"), enqueue("s", "steering"), answer(), StepEnd(1, 1)),
+        *(Dequeue(steering, 1, 2), StepStart(1, 2), user("s")),
+    )
+    titles = [(block.id, block.title) for block in sheet.rows() if block.kind == "user"]
+    assert titles == [("u:p", "You"), ("u:q", "You"), ("u:s", "Steering")]
 
 
 def finished(text: str, **facts: object) -> AssistantMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 from collections.abc import Iterator
@@ -80,6 +81,26 @@ async def test_a_call_that_is_cancelled_twice_waits_all_the_same(space: Space) -
     await cancelled_twice(space, task, started, go_on)
     assert task.cancelled()
     assert ended.is_set()
+
+
+async def test_what_a_stopped_thread_raises_is_not_reported_as_never_heard(space: Space) -> None:
+    """A walk that is stopped says so by an error, which is for nobody once its call is cancelled."""
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    started = threading.Event()
+
+    def work() -> None:
+        started.set()
+        space.context.stop.wait(10)
+        check(space.context.stop)
+
+    task = asyncio.create_task(in_thread(space.context, work))
+    await happened(started)
+    task.cancel()
+    await asyncio.wait([task])
+    del task  # It keeps whatever its frames held.
+    gc.collect()
+    assert reported == []
 
 
 async def cancelled_twice(

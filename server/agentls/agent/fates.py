@@ -19,11 +19,11 @@ def repeated(state: SessionState, message: MessageId, hashed: str) -> Sent | Lit
     if known.content_hash != hashed:
         return "id-conflict"
     fate = known.fate
-    now = _now(state, message)
-    return Sent(message, fate.outcome, turn=fate.turn, position=fate.position, repeated=True, now=now)
+    return Sent(message, fate.outcome, turn=fate.turn, position=fate.position, repeated=True, now=now(state, message))
 
 
-def _now(state: SessionState, message: MessageId) -> Now:
+def now(state: SessionState, message: MessageId) -> Now:
+    """Where a known message is."""
     pending = state.inbox.find(message)
     if pending is not None:
         return "held" if state.inbox.is_held(pending) else "pending"

@@ -296,7 +296,7 @@ class AgentHost:
             await log.commit(events[stored:], durable=True)
         session = Session(header, batch.after)
         recent = _recent(events)
-        transcript, blocks = render(events[recent:])
+        transcript, blocks = render(events[recent:], batch.after.contexts)
         return LiveAgent(
             agent_id,
             self._parts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from agentls.agent import changes, fates
 from agentls.agent.agent import (
@@ -30,7 +31,7 @@ from agentls.agent.entering import cancel_step
 from agentls.agent.journal import Journal
 from agentls.agent.loop import Loop, Parts
 from agentls.agent.pages import older_blocks, stored_block, whole_block
-from agentls.agent.state import EditorFacts, inbox_of
+from agentls.agent.state import EditorFacts, WaitingMessage, inbox_of
 from agentls.agent.view import Drawn, View
 from agentls.core.errors import StoreUnavailable
 from agentls.core.events import (
@@ -192,7 +193,8 @@ class LiveAgent(Agent):
                 await self._journal.settled()
             except StoreUnavailable:
                 return _refused(known.message_id, content, "store-unavailable")
-        return known
+        # Where it is now is told as it is committed, as all else is.
+        return replace(known, now=fates.now(self._journal.session.committed, known.message_id))
 
     # Control ---------------------------------------------------------------------------------------------------
 
@@ -218,13 +220,12 @@ class LiveAgent(Agent):
         anew."""
         if not events:
             await self._journal.settled()
-            waiting = inbox_of(self._state.inbox)
-            return Changed("gone", waiting, content) if events is None else Changed("done", waiting)
+            return Changed("gone", self._waiting(), content) if events is None else Changed("done", self._waiting())
         changed = self._journal.append(events, durable=True)
         self._loop.stop_hooks()
         self._loop.wake()
         await changed
-        return Changed("done", inbox_of(self._state.inbox))
+        return Changed("done", self._waiting())
 
     async def configure(
         self, *, model: ModelRef | None = None, mode: Mode | None = None, title: str | None = None, by: str = "person"
@@ -271,16 +272,20 @@ class LiveAgent(Agent):
         number = state.current_turn()
         if number is None:
             await self._journal.settled()
-            return Cancelled("idle", inbox_of(state.inbox))
+            return Cancelled("idle", self._waiting())
         if turn is not None and turn != number:
-            return Cancelled("stale", inbox_of(state.inbox))
+            return Cancelled("stale", self._waiting())
         entering = state.entering()
         if entering is not None:
             await self._append_now(cancel_step(state, entering, cause, keep_inbox=keep_inbox))
         elif open_turn(state.turns).cancel is None:
             await self._append_now(self._cancelling(cause, keep_inbox=keep_inbox))
         await self._closed(number)
-        return Cancelled("cancelled", inbox_of(self._state.inbox))
+        return Cancelled("cancelled", self._waiting())
+
+    def _waiting(self) -> tuple[WaitingMessage, ...]:
+        """What waits, for an answer: no more than what is committed."""
+        return inbox_of(self._journal.session.committed.inbox)
 
     def _cancelling(
         self, cause: CancelCause, *, keep_inbox: bool, but: RequestId | None = None
@@ -306,17 +311,19 @@ class LiveAgent(Agent):
         edge = min(before, oldest)
         if not missing:
             return Page(blocks, edge)
-        older, has_more = await older_blocks(self._journal.log, edge, missing)
+        older, has_more = await older_blocks(self._journal.log, self._state.contexts, edge, missing)
         drawn = (*(Drawn(block, 0, len(block.body.encode())) for block in older), *blocks)
         return Page(drawn, drawn[0].block.order if has_more and drawn else None)
 
     async def block(self, block: BlockId, start: int = 0, end: int | None = None) -> Part:
-        drawn, log = self.view.drawn(block), self._journal.log
+        drawn, log, contexts = self.view.drawn(block), self._journal.log, self._state.contexts
         if drawn is not None:
-            whole = await whole_block(log, drawn.block) or drawn.block
+            whole = await whole_block(log, contexts, drawn.block) or drawn.block
         else:
             oldest = self.view.oldest
-            stored = await stored_block(log, block, oldest[0]) if oldest is not None and self.view.has_older else None
+            if oldest is None or not self.view.has_older:
+                raise UnknownBlock(block)
+            stored = await stored_block(log, contexts, block, oldest[0])
             if stored is None:
                 raise UnknownBlock(block)
             whole = stored

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agentls.core.assembler import Placed
 from agentls.core.blocks import ReasoningBlock, TextBlock
 from agentls.core.bodies import PREVIEW_BYTES
+from agentls.core.contexts import Contexts
 from agentls.core.events import Event, TurnEnd
 from agentls.core.ids import BlockId, MessageId
 from agentls.core.rows import Block
@@ -16,13 +17,18 @@ from agentls.store.store import DraftPiece, SessionLog
 EVENTS_A_BLOCK = 8
 """Events that are read for each block wanted: a turn of one question and one answer has eight for three blocks."""
 
+_NONE = Contexts()
 _READ = 64
 _SOUGHT = 512
 
 
-def render(events: Iterable[Event], preview_bytes: int | None = PREVIEW_BYTES) -> tuple[Transcript, list[Block]]:
-    """The blocks of `events`, in order, and the fold behind them; bodies are whole where `preview_bytes` is None."""
-    transcript = Transcript(preview_bytes)
+def render(
+    events: Sequence[Event], contexts: Contexts = _NONE, preview_bytes: int | None = PREVIEW_BYTES
+) -> tuple[Transcript, list[Block]]:
+    """The blocks of `events`, in order, and the fold behind them; bodies are whole where `preview_bytes` is None.
+    `contexts` are those of the whole log, of which a row says whether a snapshot stands before it; a log that is drawn
+    from its beginning needs none."""
+    transcript = Transcript(preview_bytes, producers=contexts.known(events[0].seq) if events else frozenset())
     blocks: dict[BlockId, Block] = {}
     for event in events:
         transcript, changes = transcript.apply(event)
@@ -51,7 +57,9 @@ def placed_drafts(pieces: Iterable[DraftPiece]) -> dict[MessageId, tuple[Placed,
     return shown
 
 
-async def older_blocks(log: SessionLog, before: tuple[int, int], limit: int) -> tuple[list[Block], bool]:
+async def older_blocks(
+    log: SessionLog, contexts: Contexts, before: tuple[int, int], limit: int
+) -> tuple[list[Block], bool]:
     """At most `limit` blocks that stand just before `before`, and whether there are older ones."""
     found: list[Block] = []
     edge = await _turn_end(log, before[0])
@@ -60,12 +68,12 @@ async def older_blocks(log: SessionLog, before: tuple[int, int], limit: int) -> 
         if not events:
             return found, False
         edge = events[0].seq
-        _, blocks = render(events)
+        _, blocks = render(events, contexts)
         found = [block for block in blocks if block.order < before] + found
     return found[-limit:], len(found) > limit or bool(await log.page(edge, 1))
 
 
-async def whole_block(log: SessionLog, block: Block) -> Block | None:
+async def whole_block(log: SessionLog, contexts: Contexts, block: Block) -> Block | None:
     """A drawn block with nothing left out, rendered from the turn that it stands in, as the log has it now; None for
     one that the log does not hold.
 
@@ -75,15 +83,15 @@ async def whole_block(log: SessionLog, block: Block) -> Block | None:
         return block
     if block.volatile:
         return None
-    _, blocks = render(await _turn_around(log, block.order[0]), preview_bytes=None)
+    _, blocks = render(await _turn_around(log, block.order[0]), contexts, preview_bytes=None)
     return next((whole for whole in blocks if whole.id == block.id), None)
 
 
-async def stored_block(log: SessionLog, block: BlockId, before: int) -> Block | None:
+async def stored_block(log: SessionLog, contexts: Contexts, block: BlockId, before: int) -> Block | None:
     """A block from before seq `before` that is not in memory, with nothing left out; None where there is none. It reads
     back from there until it is found."""
     while events := await log.page(before, _SOUGHT):
-        _, blocks = render(events, preview_bytes=None)
+        _, blocks = render(events, contexts, preview_bytes=None)
         found = next((one for one in blocks if one.id == block), None)
         if found is not None:
             return found

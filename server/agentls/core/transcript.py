@@ -19,8 +19,7 @@ from agentls.core.events import (
     ApprovalDecided,
     AssistantAttempt,
     AssistantMessage,
-    Discard,
-    Enqueue,
+    Dequeue,
     Event,
     Lane,
     QuestionAnswered,
@@ -34,7 +33,6 @@ from agentls.core.events import (
     ToolStart,
     TurnEnd,
     TurnStart,
-    Update,
     UserMessage,
 )
 from agentls.core.ids import BlockId, CallId, MessageId, RequestId
@@ -121,8 +119,9 @@ class _Wait:
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The fold's state: where in the log it is and what is still open. `provider` is that of the last failed attempt,
-    `asked` counts the requests of each call, and `producers` are those whose snapshots it has come by. `preview_bytes`
-    bounds the bodies of tools and contexts; with None they are whole."""
+    `asked` counts the requests of each call, `steering` are messages that an open turn has just taken, and `producers`
+    those whose snapshots it has come by, or that stand before where it begins. `preview_bytes` bounds the bodies of
+    tools and contexts; with None they are whole."""
 
     preview_bytes: int | None = PREVIEW_BYTES
     turn: int | None = None
@@ -130,7 +129,7 @@ class Transcript:
     injection: bool = False
     request_seq: int = 0
     provider: str | None = None
-    lanes: Mapping[MessageId, Lane] = field(default_factory=dict)
+    steering: frozenset[MessageId] = frozenset()
     flights: Mapping[BlockId, _Flight] = field(default_factory=dict)
     calls: Mapping[CallId, _Call] = field(default_factory=dict)
     asked: Mapping[CallId, int] = field(default_factory=dict)
@@ -143,12 +142,8 @@ class Transcript:
     def apply(self, event: Event) -> tuple[Transcript, tuple[Change, ...]]:
         """The state after `event`, and what it draws."""
         match event.data:
-            case Enqueue(item):
-                return replace(self, lanes={**self.lanes, item.id: item.lane}), ()
-            case Update(message, lane=lane) if lane is not None:
-                return replace(self, lanes={**self.lanes, message: lane}), ()
-            case Discard(gone):
-                return replace(self, lanes={known: lane for known, lane in self.lanes.items() if known not in gone}), ()
+            case Dequeue(message) if self.turn is not None:
+                return replace(self, steering=self.steering | {message}), ()
             case TurnStart(turn, trigger):
                 injection = isinstance(trigger, InjectionTrigger)
                 return replace(self, turn=turn, step=None, injection=injection, provider=None), ()
@@ -186,7 +181,10 @@ class Transcript:
         return replace(row, turn=self.turn, step=self.step)
 
     def _message(self, message: Message, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        lane, producers = self.lanes.get(message.id, "queued"), self.producers
+        # What an open turn takes steers it, and what starts one steers none. In which lane it waited may stand before
+        # its turn, where a page of the log does not reach.
+        lane: Lane = "steering" if message.id in self.steering else "queued"
+        producers = self.producers
         if is_person(message.source):
             row = rows.person_row(message, lane, seq)
         else:
@@ -194,7 +192,7 @@ class Transcript:
             row = rows.context_row(message, seq, self.preview_bytes, supersedes=producer in producers)
             if isinstance(form_of(message.source), Snapshot):
                 producers |= {producer}
-        return replace(self, lanes=_without(self.lanes, message.id), producers=producers), (Put(self._placed(row)),)
+        return replace(self, steering=self.steering - {message.id}, producers=producers), (Put(self._placed(row)),)
 
     def _answer(self, answer: AssistantMessage, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
         state: BlockState = "interrupted" if answer.interrupted else "done"
@@ -272,7 +270,7 @@ class Transcript:
         return replace(self, requests=_without(self.requests, closed.request_id)), (Put(request.closed(closed)),)
 
     def _end(self, end: TurnEnd, seq: int) -> tuple[Transcript, tuple[Change, ...]]:
-        state = Transcript(self.preview_bytes, request_seq=self.request_seq, lanes=self.lanes, producers=self.producers)
+        state = Transcript(self.preview_bytes, request_seq=self.request_seq, producers=self.producers)
         if self.injection:
             return state, ()
         changes: list[Change] = [Drop(block) for block, flight in self.flights.items() if flight.shown]

@@ -86,6 +86,8 @@ async def _ended(running: asyncio.Future[T], grace: float) -> bool:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([running], timeout=left)
     if running.done():
+        if not running.cancelled():
+            running.exception()  # Whoever does not look at it may leave it.
         return True
     logger.error("a tool was stopped %g s ago and goes on all the same; it is left behind", grace)
     _left_behind.add(running)
