@@ -15,8 +15,9 @@ from typing import TypeAlias, TypeVar
 
 from agentls.core.errors import LogicError, StoreUnavailable
 from agentls.store.checkpoint import WriteAheadLog
-from agentls.store.faults import is_disk_fault, is_locked, unavailable
+from agentls.store.faults import is_damage, is_disk_fault, is_locked, unavailable
 from agentls.store.lock import SessionLock
+from agentls.store.mending import mark
 from agentls.store.transaction import Batch, Tail, Transactions
 
 T = TypeVar("T")
@@ -79,6 +80,7 @@ class Writer:
         self._drafts = drafts
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         # A daemon, so that a process that never closed its store can still end.
+        self._made_anew = False
         self._thread = threading.Thread(target=self._run, name="agentls-store-write", daemon=True)
         self._thread.start()
 
@@ -170,6 +172,8 @@ class Writer:
         if ready:
             batches = [job.batch for job in ready]
             gaps = _attempt(partial(self._transactions.store, batches))
+            if isinstance(gaps, Exception) and is_damage(gaps) and self._make_indexes_anew():
+                gaps = _attempt(partial(self._transactions.store, batches))
             if not isinstance(gaps, Exception):
                 outcomes: list[Outcome] = [*gaps]
             elif len(batches) == 1 or is_locked(gaps):
@@ -180,6 +184,11 @@ class Writer:
             done += zip((job.answer for job in ready), outcomes, strict=True)
         if done:
             _deliver(done)
+
+    def _make_indexes_anew(self) -> bool:
+        """Have what is made of the rest of the file be made again. Once, since it takes long and mostly is not it."""
+        first, self._made_anew = not self._made_anew, True
+        return first and not isinstance(_attempt(self._transactions.make_indexes_anew), Exception)
 
     def _commit_alone(self, batch: Batch) -> Outcome:
         if batch.tail.fault is not None:
@@ -197,6 +206,8 @@ class Writer:
         return error
 
     def _in_words(self, error: Exception) -> Exception:
+        if is_damage(error):
+            _attempt(partial(mark, self._path))
         if isinstance(error, sqlite3.Error | OSError) and is_disk_fault(error):
             return unavailable(error, self._path)
         return error
