@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentls.core.errors import SessionDamaged, UnknownSession
-from agentls.core.events import UserMessage
+from agentls.core.events import TurnEnd, UserMessage
 from agentls.core.ids import SessionId
 from agentls.store import wal
 from agentls.store.sqlite import DRAFTS_FILE, SESSIONS_FILE, SqliteStore
@@ -127,7 +127,7 @@ async def test_a_log_of_changes_without_its_end_is_told(was: Stored, tmp_path: P
 # The whole file ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [0, 16, 18, 28, 68, 100, 3900])
+@pytest.mark.parametrize("at", [0, 16, 18, 28, 60, 68, 100, 3900])
 async def test_a_damaged_first_page_costs_no_session(was: Stored, tmp_path: Path, at: int) -> None:
     folder = was.folder(SESSIONS_FILE, tmp_path / "s")
     database = folder / SESSIONS_FILE
@@ -192,12 +192,38 @@ async def test_a_changed_piece_of_text_in_flight_says_so(tmp_path: Path) -> None
 async def test_a_damaged_index_is_made_anew(was: Stored, tmp_path: Path, index: str) -> None:
     folder = was.folder(SESSIONS_FILE, tmp_path / "s")
     flip(folder / SESSIONS_FILE, root_of(folder / SESSIONS_FILE, index) * PAGE)
+    store = SqliteStore(folder)
+    assert ["parts of it could not be read" in told for told in store.told] == [True]
+    await store.close()
     await check(folder, was, index)
     store = SqliteStore(folder)
     for name in SESSIONS:
         log = await store.open(SessionId(name))
         assert (await log.read())[:-1] == was.logs[name]
         assert await log.page(len(was.logs[name]), 1)
+    await store.close()
+
+
+async def test_a_turn_that_its_index_has_lost_is_not_left_out(was: Stored, tmp_path: Path) -> None:
+    """An index whose entries are of its form and wrong is found when it is used."""
+    folder = was.folder(SESSIONS_FILE, tmp_path / "s")
+    database = folder / SESSIONS_FILE
+    page = root_of(database, "turn") * PAGE
+    last = max(event.seq for event in was.logs["a"] if isinstance(event.data, TurnEnd))
+    # An entry is its length, the form of its two columns, and here only the second of them, since the first is 0.
+    entry = b"\x03\x08\x05" + ((1 << 32) + last).to_bytes(6, "big")
+    at = database.read_bytes().index(entry, page)
+    flip(database, at + 1, 0x08 ^ 0x09)  # The end of a turn has become the start of one.
+    store = SqliteStore(folder)
+    log = await store.open(A)
+    assert await log.read() == was.logs["a"]
+    with pytest.raises(SessionDamaged, match="the index of its turns is damaged; restart agentls"):
+        await log.page(last + 1, 1)
+    await store.close()
+    store = SqliteStore(folder)
+    assert len(store.told) == 1
+    log = await store.open(A)
+    assert (await log.page(last + 1, 1))[-1].seq == last
     await store.close()
 
 

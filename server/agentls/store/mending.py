@@ -27,6 +27,8 @@ _HEADER = 100
 _INDEX_HEAD = 96
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file may raise: an error of SQLite may name what is no text any more."""
+_NEVER = 256
+"""No version is that high; those below are believed, since a newer file is not to be touched."""
 _MARK = ".mend"
 _SCRATCH = ".mending-"
 _FORM = struct.pack(">HBBBBBB", _PAGE, 2, 2, 0, 64, 32, 32)
@@ -77,7 +79,6 @@ def mend(path: Path, schema: Schema) -> Mended | None:
     patient = _Patient(path, schema)
     patient.outside()
     treatments = (
-        (patient.indexes, "an index could not be read"),
         (patient.first_page, "its first page could not be read"),
         (patient.rebuilt, "parts of it could not be read"),
         (patient.replaced, "it is no database of agentls"),
@@ -85,7 +86,7 @@ def mend(path: Path, schema: Schema) -> Mended | None:
     marked = _beside(path, _MARK).exists()
     if marked or not patient.works():
         # What could not be written is found by nothing short of writing all of it.
-        for treat, wrong in treatments[2:] if marked else treatments:
+        for treat, wrong in treatments[1:] if marked else treatments:
             if treat() and patient.works():
                 patient.wrong.append(wrong)
                 break
@@ -140,13 +141,6 @@ class _Patient:
             _replace(self._path, lambda new: _with_end(self._path, new, pages))
 
     # Each mends one thing more; true where the file is worth a try.
-
-    def indexes(self) -> bool:
-        """The indexes, which hold nothing that the tables do not."""
-        self._keep()
-        with suppress(*_UNREADABLE), closing(connect(self._path, wait=1.0)) as connection:
-            connection.execute("REINDEX")
-        return True
 
     def first_page(self) -> bool:
         """The first page, which is the same in all files of a schema but for counts."""
@@ -224,9 +218,9 @@ def _works(connection: sqlite3.Connection, schema: Schema) -> bool:
     form = form_of(connection, schema) if tables >= schema.names else None
     if not tables and owner == version == 0:
         return True  # To be made.
-    if owner == schema.application_id and version > schema.version:
+    if owner == schema.application_id and schema.version < version < _NEVER:
         return True  # To be refused.
-    if form is None or owner != schema.application_id or version < 1:
+    if form is None or owner != schema.application_id or not 1 <= version < _NEVER:
         return form is None and owner != schema.application_id  # Another program's is to be refused.
     if form != fresh_form(schema):
         return False

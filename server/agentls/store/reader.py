@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -15,6 +15,7 @@ from agentls.core.errors import DecodeError, SessionDamaged, UnsupportedFormat, 
 from agentls.core.events import FORMAT_VERSION, Event, ModelRef, SessionHeader
 from agentls.store import salvage
 from agentls.store.faults import is_damage, unavailable
+from agentls.store.mending import mark
 from agentls.store.salvage import EVENT, HEADER, EventRow, SessionRow
 from agentls.store.schema import SEQ_BITS, TURN_END, TURN_START, as_text, connect
 from agentls.store.store import Damaged, SessionSummary
@@ -163,8 +164,11 @@ class Reader:
             ended = self._seq(LAST_END, low, stop)
             if opened is not None and (ended is None or ended < opened):
                 if self._connection.execute(TURN_ENDS, (low + opened, low + stop)).fetchone() is not None:
+                    with suppress(OSError):
+                        mark(self._path)
                     raise SessionDamaged(
-                        f'session "{session}" cannot be read: the index of its turns is damaged; {_MEND}'
+                        f'session "{session}" cannot be read: the index of its turns is damaged; restart agentls, '
+                        "which makes it anew"
                     )
                 stop = opened
             start = self._seq(LAST_START, low, stop - max(limit, 1) + 1)

@@ -119,10 +119,6 @@ class Transactions:
             self._connection.execute(_DELETE_SESSION, (key,))
         self.log.note(_PAGES_A_BATCH + events)
 
-    def make_indexes_anew(self) -> None:
-        """Make all indexes again from the tables."""
-        self._connection.execute("REINDEX")
-
     def close(self) -> None:
         """Close the connection."""
         self.log.close()

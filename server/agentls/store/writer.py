@@ -80,7 +80,6 @@ class Writer:
         self._drafts = drafts
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         # A daemon, so that a process that never closed its store can still end.
-        self._made_anew = False
         self._thread = threading.Thread(target=self._run, name="agentls-store-write", daemon=True)
         self._thread.start()
 
@@ -172,8 +171,6 @@ class Writer:
         if ready:
             batches = [job.batch for job in ready]
             gaps = _attempt(partial(self._transactions.store, batches))
-            if isinstance(gaps, Exception) and is_damage(gaps) and self._make_indexes_anew():
-                gaps = _attempt(partial(self._transactions.store, batches))
             if not isinstance(gaps, Exception):
                 outcomes: list[Outcome] = [*gaps]
             elif len(batches) == 1 or is_locked(gaps):
@@ -184,11 +181,6 @@ class Writer:
             done += zip((job.answer for job in ready), outcomes, strict=True)
         if done:
             _deliver(done)
-
-    def _make_indexes_anew(self) -> bool:
-        """Have what is made of the rest of the file be made again. Once, since it takes long and mostly is not it."""
-        first, self._made_anew = not self._made_anew, True
-        return first and not isinstance(_attempt(self._transactions.make_indexes_anew), Exception)
 
     def _commit_alone(self, batch: Batch) -> Outcome:
         if batch.tail.fault is not None:
