@@ -36,7 +36,7 @@ def leaf_of(database: Path, session: int, seq: int) -> int:
     packed, sealed = connection.execute(query, (session, seq)).fetchone()
     connection.close()
     # A record holds its columns one after the other; the seal tells events with the same words apart.
-    return database.read_bytes().index(packed + sealed.to_bytes(4 if sealed < 1 << 31 else 6, "big")) // PAGE
+    return database.read_bytes().index(packed + sealed.to_bytes(4, "big", signed=True)) // PAGE
 
 
 def root_of(database: Path, name: str) -> int:

@@ -13,25 +13,23 @@ from agentls.core.events import SessionHeader
 
 def of_event(at: int, time: int, kind: str, ignorable: int, stored: bytes) -> int:
     """The seal of an event: of its bytes, and of where and as what they stand."""
-    return zlib.crc32(stored, _of(at, time, kind, ignorable))
+    return _signed(zlib.crc32(stored, _of(at, time, kind, ignorable)))
 
 
 def of_header(header: SessionHeader) -> int:
     """The seal of what never changes in a session's row."""
-    return _of(
-        header.id,
-        header.version,
-        header.workspace,
-        header.cwd,
-        header.created_at,
-        header.parent,
-        header.seed_length,
-    )
+    facts = (header.id, header.version, header.workspace, header.cwd, header.created_at)
+    return _signed(_of(*facts, header.parent, header.seed_length))
 
 
 def of_piece(session: str, n: int, message: str, index: int, kind: str, offset: int, text: bytes) -> int:
     """The seal of a piece of text in flight."""
-    return zlib.crc32(text, _of(session, n, message, index, kind, offset))
+    return _signed(zlib.crc32(text, _of(session, n, message, index, kind, offset)))
+
+
+def _signed(sum: int) -> int:
+    """Such that SQLite takes four bytes for it, and never six."""
+    return sum - (1 << 32) if sum >> 31 else sum
 
 
 def _of(*facts: str | int | None) -> int:
