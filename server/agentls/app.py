@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -47,21 +48,27 @@ from agentls.tools.write import Write
 from agentls.workspace.documents import Documents
 from agentls.workspace.watch import Watches
 
+logger = logging.getLogger(__name__)
+
 
 def build_host(settings: Settings, environment: Mapping[str, str] = os.environ) -> AgentHost:
     """A host over the user's store and all models; UserError where the settings name what is not there."""
     models = build_models(settings, environment)
     models.default()  # a wrong choice is told now, not at the first agent
     registry = build_registry()
+    store = SqliteStore(settings.state_dir)
+    for told in store.told:
+        logger.error("%s", told)
     documents, watches = Documents(), Watches()
     prompt = assemble([IDENTITY, TOOL_USE], registry.schemas())
     return AgentHost(
-        SqliteStore(settings.state_dir),
+        store,
         Parts(models, prompt, registry, build_hooks(settings, models, registry, documents, watches)),
         documents,
         instance=_new_id(),
         now=_epoch_ms,
         new_id=_new_id,
+        warnings=store.told,
         watches_logs=settings.watches_logs,
         told_changed=watches.told,
         ended=(watches.close,),

@@ -72,9 +72,8 @@ def resolve(
     retries = max_retries or environment.get(MAX_RETRIES_VARIABLE) or None
     if retries is not None and not (retries.isascii() and retries.isdigit() and len(retries) <= 6):
         raise UserError(f'"{retries}" is no number of retries; give a whole number from 0 to 999999')
-    directory = state_dir or environment.get(STATE_VARIABLE)
     return Settings(
-        state_dir=Path(directory).absolute() if directory else platformdirs.user_state_path("agentls", appauthor=False),
+        state_dir=state_folder(environment, state_dir),
         model=model or environment.get(MODEL_VARIABLE) or None,
         endpoint=Endpoint(url, served, key_variable or environment.get(KEY_VARIABLE_VARIABLE) or None)
         if url and served
@@ -83,3 +82,9 @@ def resolve(
         max_retries=int(retries) if retries is not None else None,
         watches_logs=environment.get(INVARIANTS_VARIABLE) == "1",
     )
+
+
+def state_folder(environment: Mapping[str, str], named: str | None) -> Path:
+    """Where sessions are kept: as named, else by the environment, else in the person's state directory."""
+    directory = named or environment.get(STATE_VARIABLE)
+    return Path(directory).absolute() if directory else platformdirs.user_state_path("agentls", appauthor=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from agentls.agent.agent import Agent
 from agentls.agent.host import RECENT_TURNS, BadWorkspace, UnknownAgent
 from agentls.agent.view import Frame
-from agentls.core.errors import SessionDamaged, SessionHeld, StoreUnavailable, UserError
+from agentls.core.errors import SessionHeld, StoreUnavailable, UserError
 from agentls.core.invariants import check_log
 from tests.agent.hands import asked, call, hands, state
 from tests.agent.watched import watched
@@ -204,22 +203,6 @@ async def test_a_page_may_begin_in_the_middle_of_an_old_turn(tmp_path: Path) -> 
         agent = await again.host.get(name)
         page = await agent.page(whole[4].order, 3)
         assert [drawn.block for drawn in page.blocks] == whole[1:4]
-
-
-async def test_a_load_that_fails_lets_the_sessions_lock_go(tmp_path: Path) -> None:
-    """A log with a hole is damaged; refusing it must not leave it held."""
-    async with rig(tmp_path) as on:
-        agent = await on.agent()
-        await talk(on, agent, 1)
-        name = agent.id
-    with sqlite3.connect(tmp_path / "sessions.db") as database:
-        database.execute("DELETE FROM event WHERE rowid = (SELECT max(rowid) - 2 FROM event)")
-    database.close()
-    async with rig(tmp_path) as again:
-        for _ in range(2):
-            with pytest.raises(SessionDamaged, match=name):
-                await again.host.get(name)
-        await again.agent()
 
 
 async def test_a_load_whose_workspace_cannot_be_used_lets_the_session_go(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Editor:
         self._news = asyncio.Event()
         self.client.feature("agent/blocks")(lambda params: self._notified("agent/blocks", params))
         self.client.feature("agent/state")(lambda params: self._notified("agent/state", params))
+        self.warnings: list[str] = []
+        self.client.feature(types.WINDOW_SHOW_MESSAGE)(lambda params: self.warnings.append(params.message))
         self.told: list[tuple[str, JsonObject]] = []
         for method in ("agent/context", "agent/attention", "agent/listChanged"):
             self.client.feature(method)(partial(self._told, method))

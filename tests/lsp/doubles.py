@@ -235,6 +235,7 @@ class FakeHost:
     def __init__(self, *agents: FakeAgent) -> None:
         self.instance = "instance-1"
         self.documents = Documents()
+        self.warnings: tuple[str, ...] = ()
         self.forks: list[Fork | None] = []
         self.deleted: list[AgentId] = []
         self.told: list[tuple[Path, ...]] = []

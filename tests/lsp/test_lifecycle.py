@@ -55,6 +55,18 @@ async def test_exit_without_shutdown_ends_the_connection_with_status_1(client: C
     await client.ended.wait()
 
 
+async def test_what_every_person_is_to_be_told_is_shown_once_to_each_client(served: Served) -> None:
+    served.hub.host.warnings = ("the session store was damaged",)
+    for _ in range(2):
+        client = await served.connect()
+        await client.start()
+        await client.call("agent/list")
+        client.notify("initialized")
+        await client.call("agent/list")
+        shown = client.told("window/showMessage")
+        assert shown == [{"type": 2, "message": "the session store was damaged"}]
+
+
 # Negotiation ---------------------------------------------------------------------------------------------------
 
 

@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from agentls.agent.agent import Agent
 from agentls.agent.live import LiveAgent
 from agentls.agent.loop import Parts
 from agentls.agent.pages import placed_drafts, render
+from agentls.agent.read_only import ReadOnlyAgent, what_is_left
 from agentls.agent.view import View
 from agentls.agent.watching import Watch
-from agentls.core.errors import LogicError, SessionDamaged, UnknownSession, UserError
+from agentls.core.errors import LogicError, SessionDamaged, UnknownSession, UnsupportedFormat, UserError
 from agentls.core.events import (
     AgentConfig,
     EndSeed,
@@ -44,6 +45,9 @@ logger = logging.getLogger(__name__)
 
 RECENT_TURNS = 50
 """Turns that a loaded agent draws at once; older ones are read from the log page by page."""
+
+
+Loaded: TypeAlias = LiveAgent | ReadOnlyAgent
 
 
 class UnknownAgent(UserError):
@@ -97,14 +101,17 @@ class AgentHost:
         instance: str,
         now: Callable[[], int],
         new_id: Callable[[], str],
+        warnings: Sequence[str] = (),
         watches_logs: bool = False,
         told_changed: Callable[[Sequence[Path]], None] = lambda _: None,
         ended: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """`watches_logs` has the rules of every log checked while it is written; `told_changed` is given the paths
-        that a client says have changed on disk; `ended` is called when the host is closed, after its agents."""
+        """`warnings` are for every client that comes, a sentence each; `watches_logs` has the rules of every log
+        checked while it is written; `told_changed` is given the paths that a client says have changed on disk; `ended`
+        is called when the host is closed, after its agents."""
         self.instance = instance
         self.documents = documents
+        self.warnings = tuple(warnings)
         self.told_changed = told_changed
         self._store = store
         self._parts = parts
@@ -112,8 +119,8 @@ class AgentHost:
         self._new_id = new_id
         self._watches_logs = watches_logs
         self._ended = ended
-        self._live: dict[AgentId, LiveAgent] = {}
-        self._coming: dict[AgentId, asyncio.Task[LiveAgent]] = {}
+        self._live: dict[AgentId, Loaded] = {}
+        self._coming: dict[AgentId, asyncio.Task[Loaded]] = {}
         self._leaving: dict[AgentId, asyncio.Task[None]] = {}
         self._list_listeners: list[Callable[[str], None]] = []
         self._closed = False
@@ -178,9 +185,9 @@ class AgentHost:
         self._list_listeners.append(listener)
         return lambda: self._list_listeners.remove(listener)
 
-    async def get(self, agent_id: AgentId) -> LiveAgent:
-        """A live agent, or a stored one that is loaded and repaired first; UnknownAgent where there is none or it is
-        being deleted."""
+    async def get(self, agent_id: AgentId) -> Loaded:
+        """A live agent, or a stored one that is loaded and repaired first; one whose log is damaged, or holds what this
+        version does not know, can only be read. UnknownAgent where there is none or it is being deleted."""
         if agent_id in self._leaving:
             raise UnknownAgent(agent_id)
         if (agent := self._live.get(agent_id)) is not None:
@@ -219,7 +226,7 @@ class AgentHost:
         if self._closed:
             raise UserError("the server is ending; start it again")
 
-    async def _bring_up(self, agent_id: AgentId, coming: Coroutine[None, None, LiveAgent]) -> LiveAgent:
+    async def _bring_up(self, agent_id: AgentId, coming: Coroutine[None, None, Loaded]) -> Loaded:
         """What `coming` gives, once for all who ask; it goes on when whoever asked is gone."""
         task = self._coming.get(agent_id)
         if task is None:
@@ -229,7 +236,7 @@ class AgentHost:
             coming.close()
         return await asyncio.shield(task)
 
-    async def _remove(self, agent: LiveAgent) -> None:
+    async def _remove(self, agent: Loaded) -> None:
         try:
             await agent.close()
             await self._store.delete(SessionId(agent.id))
@@ -260,11 +267,18 @@ class AgentHost:
         known = f"the last one is turn {last}" if last else "none has ended yet"
         raise InvalidBoundary("INVALID_BOUNDARY", f"there is no turn {fork.turn} to fork at; {known}")
 
-    async def _load(self, agent_id: AgentId) -> LiveAgent:
+    async def _load(self, agent_id: AgentId) -> Loaded:
         try:
-            log = await self._store.open(SessionId(agent_id))
+            agent: Loaded = await self._load_whole(agent_id)
         except UnknownSession as error:
             raise UnknownAgent(agent_id) from error
+        except (SessionDamaged, UnsupportedFormat) as error:
+            agent = await self._load_what_is_left(agent_id, error)
+        self._live[agent.id] = agent
+        return agent
+
+    async def _load_whole(self, agent_id: AgentId) -> LiveAgent:
+        log = await self._store.open(SessionId(agent_id))
         async with _closed_where_this_fails(log):
             events = await log.read()
             shown = placed_drafts(await log.drafts())
@@ -272,8 +286,21 @@ class AgentHost:
             agent = await self._begin(log, _roots(log.header), events, closing, stored=len(events))
             for message in shown:
                 log.drop_drafts(message)
-        self._live[agent.id] = agent
         return agent
+
+    async def _load_what_is_left(self, agent_id: AgentId, why: UserError) -> ReadOnlyAgent:
+        """An agent that only shows its session, which nobody holds; UnsupportedFormat for a session whose format is
+        newer as a whole."""
+        salvage = await self._store.salvage(SessionId(agent_id))
+        logger.warning("opened read-only: %s", why)
+        return ReadOnlyAgent(
+            agent_id,
+            await asyncio.to_thread(what_is_left, salvage, str(why)),
+            why,
+            workspace=salvage.header.workspace,
+            epoch=self._new_id(),
+            default_model=self._parts.models.default(),
+        )
 
     async def _begin(
         self,

@@ -117,7 +117,7 @@ def agent_state(
 ) -> AgentState:
     """The state that the log and what lies beside it give."""
     turn = state.turns.open
-    entering = state.entering() if turn is None else None
+    entering = state.entering() if turn is None and store != "read-only" else None
     last = state.turns.last_end
     usage = state.usage.plus(turn.usage) if turn else state.usage
     return AgentState(
@@ -148,6 +148,8 @@ def agent_state(
 def _status(state: SessionState, store: StoreState) -> Status:
     if store == "unavailable":
         return "suspended"
+    if store == "read-only":
+        return "idle"
     if state.turns.open is not None:
         return "waiting" if state.requests.open else "running"
     return "idle" if isinstance(state.next_action(), Rest) else "running"

@@ -33,7 +33,28 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--socket", metavar="PATH", help="listen on a socket that only you can open, for many clients")
     # The bridge to a daemon of its own will take the place of this one.
     _server(commands, "stdio", "speak LSP on standard input and output, as editors start it").set_defaults(socket=None)
+    _sessions(commands)
     return parser
+
+
+def _sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sessions = commands.add_parser("sessions", help="what is stored", description="What is stored, without a server.")
+    actions = sessions.add_subparsers(dest="action", metavar="action", required=True)
+    does = "write what is left of sessions, also of damaged ones and while a server has them open"
+    export = actions.add_parser("export", help=does, description=f"{does[0].upper()}{does[1:]}; no lock is taken.")
+    export.set_defaults(module="agentls.cli.sessions", log_level="warning")
+    which = export.add_mutually_exclusive_group(required=True)
+    which.add_argument("id", metavar="ID", nargs="?", help="the session to write")
+    which.add_argument("--all", action="store_true", help="write every session")
+    export.add_argument(
+        "--format", choices=("jsonl", "markdown"), default="jsonl", help="every event as JSON (default), or to be read"
+    )
+    export.add_argument(
+        "--output", metavar="PATH", help="a new file, with --all a folder; nothing that exists is overwritten"
+    )
+    where = export.add_mutually_exclusive_group()
+    where.add_argument("--state-dir", metavar="DIR", help="where sessions are kept")
+    where.add_argument("--database", metavar="FILE", help="read this file, such as one that was set aside as damaged")
 
 
 def _server(

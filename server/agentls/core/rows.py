@@ -393,6 +393,51 @@ def _failure_body(failure: Failure, told: str) -> str:
     return f"{told}\n\n{fenced(visible(failure.message))}\n\n{', '.join(facts)}"
 
 
+# Damage --------------------------------------------------------------------------------------------------------
+
+
+def damage_row(block: BlockId, first: int, last: int, why: str, *, kept: bool) -> Block:
+    """A part of the log that is not as it was written; `kept` says that what it seems to hold is drawn."""
+    where = f"event {first}" if first == last else f"events {first} to {last}"
+    shown = (
+        "What can be read of it is drawn before this row and may be wrong." if kept else "Nothing of it can be read."
+    )
+    return Block(
+        id=block,
+        order=(last, 2),
+        kind="error",
+        title="A part of this session is damaged" if kept else "A part of this session is lost",
+        summary=one_line(f"{where}: {why}"),
+        body=f"{shown}\n\n{fenced(visible(f'{where}: {why}'))}",
+        state="failed",
+        seq=first,
+        volatile=True,
+    )
+
+
+def read_only_row(why: str) -> Block:
+    """Says below a session why it can only be read, and what can be done."""
+    return Block(
+        id=ids.volatile_block(1),
+        order=(2**53 - 1, 0),
+        kind="error",
+        title="This session can only be read",
+        summary=one_line(why),
+        body=f"{visible(why)}\n\n{_WHAT_HELPS}",
+        state="failed",
+        volatile=True,
+    )
+
+
+_WHAT_HELPS = (
+    "Nothing of it is changed. `agentls sessions export` writes what is left to a file, and a new agent can begin with "
+    "what this one had at the end of any turn before the damage (a fork)."
+)
+
+
+# Turns ---------------------------------------------------------------------------------------------------------
+
+
 def end_row(end: TurnEnd, provider: str | None, seq: int) -> Block:
     """The row that closes a turn."""
     state: BlockState = "done"

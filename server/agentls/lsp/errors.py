@@ -43,8 +43,8 @@ MEANINGS: Mapping[int, tuple[str, str]] = {
     STORE_UNAVAILABLE: ("store unavailable", "the disk takes no writes; a send gets its value instead"),
     OVERLOADED: ("overloaded", "too many messages wait; `data.retryAfterMs` says when to try again"),
     SESSION_HELD: ("session held", "another process has the session open; `data.pid` where it is known"),
-    SESSION_DAMAGED: ("session damaged", "the stored log breaks a rule"),
-    UNSUPPORTED_FORMAT: ("unsupported format", "a newer agentls wrote the session"),
+    SESSION_DAMAGED: ("session damaged", "the session is damaged on disk and can only be read"),
+    UNSUPPORTED_FORMAT: ("unsupported format", "a newer agentls wrote the session, or a part of it"),
     INVALID_BOUNDARY: (
         "invalid boundary",
         "a fork cannot begin there; `data.reason` is `OPEN_TURN` for a turn that still runs, else `INVALID_BOUNDARY`",

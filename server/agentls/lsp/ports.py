@@ -22,6 +22,8 @@ class Host(Protocol):
     instance: str
     documents: Documents
     """What every editor of the process has open."""
+    warnings: tuple[str, ...]
+    """What whoever connects is to be told, a sentence each."""
 
     def live(self, agent_id: AgentId) -> Agent | None:
         """The agent of that id, where it is live."""

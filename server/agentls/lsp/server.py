@@ -68,6 +68,7 @@ class AgentServer(LanguageServer):
         self._handlers = Handlers(hub.host, self, self._drawing)
         self._watches_parent = watches_parent
         self._watches_files = False
+        self._untold = hub.host.warnings
         self._unlist: Callable[[], None] = lambda: None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._unwatch: Callable[[], None] = lambda: None
@@ -180,7 +181,10 @@ class AgentServer(LanguageServer):
             self._drawing.progress = Progress(self._create_progress, self._writer)
 
     def _register(self, _: JsonValue) -> None:
-        """Ask the client to say which files change on disk, once."""
+        """Say what the person is to be told, and ask the client to say which files change on disk; once."""
+        for sentence in self._untold:
+            self.window_show_message(types.ShowMessageParams(type=types.MessageType.Warning, message=sentence))
+        self._untold = ()
         if not self._watches_files:
             return
         self._watches_files = False

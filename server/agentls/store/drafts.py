@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentls.core.errors import StoreUnavailable
 from agentls.core.ids import MessageId
+from agentls.store import seal
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import is_disk_fault, unavailable
+from agentls.store.salvage import PIECES
 from agentls.store.schema import BEAT, connect
 from agentls.store.store import DraftPiece
 
 _LOCK_WAIT = 0.25  # The event loop stands still meanwhile; another process holds the lock for microseconds.
 _PAGES_A_WRITE = 2
 
-_INSERT = "INSERT INTO piece (session, n, message, idx, kind, offset, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO piece (session, n, message, idx, kind, offset, text, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _DROP = "DELETE FROM piece WHERE session = ? AND message = ?"
 _FORGET = "DELETE FROM piece WHERE session = ?"
 _SESSIONS = "SELECT DISTINCT session FROM piece"
-_ALL = "SELECT message, idx, kind, offset, text FROM piece WHERE session = ? ORDER BY n"
+_ALTERED = " [this text was damaged on disk] "
+_LOST = " [text was lost here on disk] "
 _LAST = "SELECT max(n) FROM piece WHERE session = ?"
 
 
@@ -40,18 +44,7 @@ class Drafts:
 
     def append(self, session: str, first: int, pieces: Sequence[DraftPiece]) -> None:
         """Write the pieces in one transaction, numbered from `first`."""
-        rows = [
-            (
-                session,
-                n,
-                piece.message,
-                piece.index,
-                piece.kind,
-                piece.offset,
-                piece.text.encode("utf-8", "surrogatepass"),
-            )
-            for n, piece in enumerate(pieces, first)
-        ]
+        rows = [_row(session, n, piece) for n, piece in enumerate(pieces, first)]
         try:
             if len(rows) == 1:
                 self._connection.execute(_INSERT, rows[0])
@@ -87,15 +80,13 @@ class Drafts:
             raise unavailable(error, self._path, "read") from error
 
     def pieces(self, session: str) -> tuple[DraftPiece, ...]:
-        """A session's pieces, in the order in which they were written."""
+        """A session's pieces, in the order in which they were written; one that is not as it was written says so in
+        its text."""
         try:
-            rows = self._connection.execute(_ALL, (session,)).fetchall()
+            rows = self._connection.execute(PIECES, (session,)).fetchall()
         except sqlite3.Error as error:
             raise unavailable(error, self._path, "read") from error
-        return tuple(
-            DraftPiece(MessageId(message), index, kind, offset, text.decode("utf-8", "surrogatepass"))
-            for message, index, kind, offset, text in rows
-        )
+        return pieces_of(session, rows)
 
     def next_number(self, session: str) -> int:
         """The number of a session's next piece."""
@@ -125,3 +116,48 @@ class Drafts:
 
     def _failed(self, error: sqlite3.Error) -> StoreUnavailable | sqlite3.Error:
         return unavailable(error, self._path) if is_disk_fault(error) else error
+
+
+def _row(session: str, n: int, piece: DraftPiece) -> tuple[str | int | bytes, ...]:
+    text = piece.text.encode("utf-8", "surrogatepass")
+    sealed = seal.of_piece(session, n, piece.message, piece.index, piece.kind, piece.offset, text)
+    return session, n, piece.message, piece.index, piece.kind, piece.offset, text, sealed
+
+
+def pieces_of(session: str, rows: Sequence[tuple[object, ...]]) -> tuple[DraftPiece, ...]:
+    """The pieces in a session's rows (n, message, idx, kind, offset, text, seal), in order. Where one is lost or not as
+    it was written, the text says so: whoever reads it must not take it for what the model had said."""
+    pieces: list[DraftPiece] = []
+    ends: dict[tuple[MessageId, int], int] = {}
+    # A damaged row is a part of the block that its neighbour belongs to.
+    near = next((piece for row in rows if (piece := _whole(session, row)) is not None), None)
+    for row in rows:
+        piece, stored = _whole(session, row), row[5] if isinstance(row[5], bytes) else b""
+        if piece is None and near is not None:
+            offset = ends.get((near.message, near.index), 0)
+            piece = replace(near, offset=offset, text=stored.decode("utf-8", "replace") + _ALTERED)
+        if piece is None:
+            continue
+        place = (piece.message, piece.index)
+        if piece.offset > ends.get(place, 0):
+            piece = replace(piece, offset=ends.get(place, 0), text=_LOST + piece.text)
+            ends[place] = row[4] if isinstance(row[4], int) else 0
+        ends[place] = ends.get(place, 0) + len(stored)
+        pieces.append(piece)
+        near = piece
+    return tuple(pieces)
+
+
+def _whole(session: str, row: tuple[object, ...]) -> DraftPiece | None:
+    """The piece of a row that is as it was written."""
+    n, message, index, kind, offset, text, sealed = row
+    if not (isinstance(n, int) and isinstance(index, int) and isinstance(offset, int)):
+        return None
+    if not (isinstance(message, str) and isinstance(text, bytes) and (kind == "text" or kind == "reasoning")):
+        return None
+    if sealed is not None and sealed != seal.of_piece(session, n, message, index, kind, offset, text):
+        return None
+    try:
+        return DraftPiece(MessageId(message), index, kind, offset, text.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:
+        return None

@@ -19,7 +19,7 @@ _CAUSES = {
     sqlite3.SQLITE_CANTOPEN: f"it cannot be opened; check that its folder exists and is yours, {_GOES_ON}",
     sqlite3.SQLITE_PERM: f"permission denied; make it yours, {_GOES_ON}",
     sqlite3.SQLITE_NOMEM: f"out of memory; close other programs, {_GOES_ON}",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup or move it away, then restart agentls",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restart agentls, which keeps it and goes on with what can be read",
 }
 
 
@@ -51,12 +51,16 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_CORRUPT
 
 
+def reason(error: OSError) -> str:
+    """What the operating system says, in lower case."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
 def _cause(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"it was moved or removed; put it back, {_GOES_ON}"
     if isinstance(error, OSError):
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        return f"{reason}; mend it, {_GOES_ON}"
+        return f"{reason(error)}; mend it, {_GOES_ON}"
     code = _code(error)
     if code == sqlite3.SQLITE_IOERR:
         # A quota and a file size limit arrive here too; only ENOSPC is SQLITE_FULL.

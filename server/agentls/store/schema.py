@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agentls.core.errors import UnsupportedFormat, UserError
@@ -21,6 +23,9 @@ TURN_START = 1
 """Keys of the types that bound turns; the index of turns is made of them."""
 
 
+_TABLE = re.compile(r"CREATE TABLE (\w+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """What a file of ours is known by, and its tables."""
@@ -28,6 +33,17 @@ class Schema:
     application_id: int
     version: int
     tables: str
+    sealed: tuple[str, ...]
+    """Tables whose rows have a seal. A file of before there were any gets the column; nothing else differs, so that it
+    is of the same version and those who know no seals go on with it."""
+    trial: tuple[str, ...]
+    """What is done and taken back to see whether a file can be used: each table is read through that is small, and a
+    row put into each."""
+
+    @property
+    def names(self) -> set[str]:
+        """The tables."""
+        return set(_TABLE.findall(self.tables))
 
 
 # `pulse` is written where a transaction must write something: an empty one syncs nothing.
@@ -57,7 +73,8 @@ CREATE TABLE session (
     model_provider TEXT,
     model_id TEXT,
     next_seq INTEGER NOT NULL,
-    last_time INTEGER NOT NULL
+    last_time INTEGER NOT NULL,
+    seal INTEGER -- seal.py; NULL in a row of before there were any
 ) STRICT;
 CREATE TABLE type (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 INSERT INTO type VALUES ({TURN_END}, 'turn/end'), ({TURN_START}, 'turn/start');
@@ -66,10 +83,21 @@ CREATE TABLE event (
     time INTEGER NOT NULL,
     type INTEGER NOT NULL,
     ignorable INTEGER NOT NULL,
-    data BLOB NOT NULL -- payload.py
+    data BLOB NOT NULL, -- payload.py
+    seal INTEGER
 ) STRICT;
 CREATE INDEX turn ON event (type) WHERE type <= {TURN_START};
 {_PULSE}""",
+    sealed=("session", "event"),
+    trial=(
+        "SELECT key, name FROM type",
+        "SELECT max(created_at), max(title), max(summary) FROM session",
+        "INSERT INTO session (id, version, workspace, cwd, created_at, next_seq, last_time, seal) "
+        "VALUES (hex(randomblob(16)), 1, '', '', 0, 0, 0, 0)",
+        f"INSERT INTO event SELECT max(key) << {SEQ_BITS}, 0, {TURN_START}, 0, x'', 0 FROM session",
+        f"INSERT INTO event SELECT (max(key) << {SEQ_BITS}) + 1, 0, {TURN_END}, 0, x'', 0 FROM session",
+        "INSERT INTO type (name) VALUES (hex(randomblob(16)))",
+    ),
 )
 
 # `text` is UTF-8 that may hold a lone surrogate, which TEXT cannot.
@@ -85,9 +113,15 @@ CREATE TABLE piece (
     kind TEXT NOT NULL,
     offset INTEGER NOT NULL,
     text BLOB NOT NULL,
+    seal INTEGER,
     PRIMARY KEY (session, n)
 ) STRICT, WITHOUT ROWID;
 {_PULSE}""",
+    sealed=("piece",),
+    trial=(
+        "SELECT max(message), max(text) FROM piece",
+        "INSERT INTO piece VALUES (hex(randomblob(16)), 0, '', 0, '', 0, x'', 0)",
+    ),
 )
 
 
@@ -105,7 +139,7 @@ def prepare(path: Path, schema: Schema) -> None:
     """Make the file if it is missing or empty, else check that it is ours and not newer: UnsupportedFormat comes
     before any other complaint, then UserError for a file of something else."""
     try:
-        with _alone_in(path.parent):
+        with alone_in(path.parent):
             # SQLite gives the -wal and -shm files the mode of the database.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             connection = connect(path, wait=5.0)
@@ -126,6 +160,13 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     connection.text_factory = _text
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, to a file that another process has open."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, isolation_level=None)
+    connection.text_factory = _text
     return connection
 
 
@@ -151,12 +192,37 @@ def _check_or_make(connection: sqlite3.Connection, path: Path, schema: Schema) -
             f'the session store "{path}" has format {version} and this agentls knows {schema.version}; upgrade agentls'
         )
     if owner == 0 and version == 0 and tables == 0:
-        _make(connection, schema)
+        make(connection, schema)
     elif owner != schema.application_id or version < 1:
         raise UserError(f'"{path}" belongs to another program; move it away, then start again')
+    else:
+        add_seals(connection, schema)
 
 
-def _make(connection: sqlite3.Connection, schema: Schema) -> None:
+def add_seals(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Give a file of before there were seals room for them."""
+    for table in schema.sealed:
+        if not any(name == "seal" for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN seal INTEGER")
+
+
+def form_of(connection: sqlite3.Connection, schema: Schema) -> tuple[object, ...]:
+    """What the tables and indexes of a file are, but for seals, which it may not have yet."""
+    columns = {table: connection.execute(f"PRAGMA table_info({table})").fetchall() for table in sorted(schema.names)}
+    indexes = connection.execute("SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' ORDER BY name")
+    return *((table, [row[1:] for row in rows if row[1] != "seal"]) for table, rows in columns.items()), *indexes
+
+
+@cache
+def fresh_form(schema: Schema) -> tuple[object, ...]:
+    """The same of a file that was made just now."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema.tables)
+        return form_of(connection, schema)
+
+
+def make(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Make the tables in an empty file."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(
@@ -169,7 +235,8 @@ def _make(connection: sqlite3.Connection, schema: Schema) -> None:
 
 
 @contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
+def alone_in(directory: Path) -> Iterator[None]:
+    """While no other process makes or mends a file there."""
     # The change to WAL fails at once, without waiting, when a second process makes the same file.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -13,9 +13,10 @@ from agentls.core.ids import SessionId
 from agentls.store.drafts import Drafts
 from agentls.store.lock import SessionLock
 from agentls.store.log import SqliteLog
+from agentls.store.mending import mend
 from agentls.store.reader import Reader, ReadingThread
-from agentls.store.schema import DRAFTS, SESSIONS, make_directory, prepare
-from agentls.store.store import SessionSummary
+from agentls.store.schema import DRAFTS, SESSIONS, alone_in, make_directory, prepare
+from agentls.store.store import Salvage, SessionSummary
 from agentls.store.transaction import Tail
 from agentls.store.writer import Writer
 
@@ -30,7 +31,8 @@ class SqliteStore:
     Made anywhere, also before an event loop runs, and then used from one loop. The files are opened at once:
     UnsupportedFormat for a newer store, UserError for a file of another program, StoreUnavailable where they cannot
     be written. Several processes may share the directory. `trace` gets each statement of the writing connection, on
-    the writer's thread.
+    the writer's thread. Files that are damaged are mended as far as it goes; `told` says of each what was wrong and
+    where it is kept as it was.
     """
 
     def __init__(self, directory: Path, *, trace: Callable[[str], None] | None = None) -> None:
@@ -38,6 +40,9 @@ class SqliteStore:
         self._locks = directory / LOCKS_FOLDER
         make_directory(self._locks)
         sessions, drafts = directory / SESSIONS_FILE, directory / DRAFTS_FILE
+        with alone_in(directory):
+            mended = (mend(sessions, SESSIONS), mend(drafts, DRAFTS))
+        self.told = tuple(one.told() for one in mended if one is not None)
         prepare(sessions, SESSIONS)
         prepare(drafts, DRAFTS)
         self._drafts = Drafts(drafts)
@@ -81,6 +86,15 @@ class SqliteStore:
             lock.release()
             raise
 
+    async def salvage(self, session: SessionId) -> Salvage:
+        """All that can be read of a stored session, held or not."""
+        self._require_open()
+        found = await self._reads.salvage(session)
+        if found is None:
+            raise UnknownSession(session)
+        header, log, fault = found
+        return Salvage(header, log, self._drafts.pieces(session), fault)
+
     async def list(
         self, workspace: str | None = None, *, limit: int = 50, after: str | None = None
     ) -> tuple[tuple[SessionSummary, ...], str | None]:
@@ -109,10 +123,10 @@ class SqliteStore:
 
     async def _delete(self, session: SessionId, lock: SessionLock) -> None:
         try:
-            found = await self._reads.find(session)
-            if found is None:
+            key = await self._reads.key(session)
+            if key is None:
                 raise UnknownSession(session)
-            fault = await self._writer.delete(found[0])
+            fault = await self._writer.delete(key)
             if fault is not None:
                 raise fault
             with suppress(StoreUnavailable):

@@ -40,6 +40,27 @@ class SessionSummary:
     damaged: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A part of a log that is not as it was written: events with first <= seq < stop, and why, in plain words. `event`
+    is what a single one seems to hold, where that can be told; it may be wrong."""
+
+    first: int
+    stop: int
+    why: str
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What is left of a session. `fault` says what is wrong beside the log, or is None."""
+
+    header: SessionHeader
+    log: tuple[Event | Damaged, ...]
+    drafts: tuple[DraftPiece, ...] = ()
+    fault: str | None = None
+
+
 class SessionLog(Protocol):
     """One session, held for writing by this process until `close`."""
 
@@ -85,7 +106,12 @@ class SessionStore(Protocol):
 
     async def open(self, session: SessionId) -> SessionLog:
         """Hold a stored session for writing: SessionHeld (with the holder's pid) while another process has it, also
-        a second time in this one; UnknownSession where there is none; UnsupportedFormat for a newer one."""
+        a second time in this one; UnknownSession where there is none; UnsupportedFormat for a newer one; SessionDamaged
+        where its row is not as it was written."""
+
+    async def salvage(self, session: SessionId) -> Salvage:
+        """All that can be read of a stored session, without holding it and whatever is wrong with it; nothing on disk
+        changes. UnknownSession where there is none; UnsupportedFormat for a newer one."""
 
     async def list(
         self, workspace: str | None = None, *, limit: int = 50, after: str | None = None

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from agentls.core.errors import LogicError
 from agentls.core.events import ModelRef, SessionHeader
-from agentls.store import payload
+from agentls.store import payload, seal
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import unavailable
 from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, as_text, connect
@@ -28,8 +28,8 @@ _PAGE = 4096
 _KINDS = {"turn/end": TURN_END, "turn/start": TURN_START}
 
 _INSERT_SESSION = """
-INSERT INTO session (id, version, workspace, cwd, created_at, parent, seed_length, next_seq, last_time)
-VALUES (CAST(? AS TEXT), ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, 0, 0)"""
+INSERT INTO session (id, version, workspace, cwd, created_at, parent, seed_length, seal, next_seq, last_time)
+VALUES (CAST(? AS TEXT), ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, 0, 0)"""
 _ADVANCE = """
 UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT), title),
     summary = coalesce(CAST(? AS TEXT), summary), model_provider = coalesce(CAST(? AS TEXT), model_provider),
@@ -37,7 +37,7 @@ UPDATE session SET next_seq = ?, last_time = ?, title = coalesce(CAST(? AS TEXT)
 WHERE key = ? AND next_seq = ?"""
 _DELETE_EVENTS = "DELETE FROM event WHERE at >= ? AND at < ?"
 _DELETE_SESSION = "DELETE FROM session WHERE key = ?"
-_INSERT_EVENTS = "INSERT INTO event (at, time, type, ignorable, data) VALUES "
+_INSERT_EVENTS = "INSERT INTO event (at, time, type, ignorable, data, seal) VALUES "
 
 
 class Row(NamedTuple):
@@ -166,6 +166,7 @@ class Transactions:
                     header.created_at,
                     as_text(header.parent),
                     header.seed_length,
+                    seal.of_header(header),
                 ),
             ).lastrowid
             self._new_tails.append(tail)
@@ -183,9 +184,10 @@ class Transactions:
             values: list[int | bytes] = []
             for row in rows:
                 packed = row.payload if payload.is_packed(row.payload) else payload.pack(row.payload)
-                values += (at | row.seq, row.time, self._kind(row.kind), row.ignorable, packed)
+                sealed = seal.of_event(at | row.seq, row.time, row.kind, int(row.ignorable), packed)
+                values += (at | row.seq, row.time, self._kind(row.kind), row.ignorable, packed, sealed)
             # One statement, since each of them hands the interpreter lock to a busy event loop and waits for it.
-            self._connection.execute(_INSERT_EVENTS + ",".join(["(?,?,?,?,?)"] * len(rows)), values)
+            self._connection.execute(_INSERT_EVENTS + ",".join(["(?,?,?,?,?,?)"] * len(rows)), values)
         return None
 
     def _kind(self, name: str) -> int:

@@ -15,8 +15,9 @@ from typing import TypeAlias, TypeVar
 
 from agentls.core.errors import LogicError, StoreUnavailable
 from agentls.store.checkpoint import WriteAheadLog
-from agentls.store.faults import is_disk_fault, is_locked, unavailable
+from agentls.store.faults import is_damage, is_disk_fault, is_locked, unavailable
 from agentls.store.lock import SessionLock
+from agentls.store.mending import mark
 from agentls.store.transaction import Batch, Tail, Transactions
 
 T = TypeVar("T")
@@ -198,6 +199,8 @@ class Writer:
         return error
 
     def _in_words(self, error: Exception) -> Exception:
+        if is_damage(error):
+            _attempt(partial(mark, self._path))
         if isinstance(error, sqlite3.Error | OSError) and is_disk_fault(error):
             return unavailable(error, self._path)
         return error
