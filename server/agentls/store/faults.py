@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -55,6 +56,8 @@ def _cause(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"it was moved or removed; put it back, {_GOES_ON}"
     if isinstance(error, OSError):
+        if error.errno == errno.ESTALE:
+            return "it was moved or removed, and another file has its name; put it back, or restart agentls"
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         return f"{reason}; mend it, {_GOES_ON}"
     code = _code(error)

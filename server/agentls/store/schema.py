@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -127,6 +128,23 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+class Place:
+    """The file behind a name: SQLite would go on writing to one that was removed, and all of it would be lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._look()
+
+    def check(self) -> None:
+        """OSError where the file is not there any more (ENOENT), or another one is (ESTALE)."""
+        if self._look() != self._file:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    def _look(self) -> tuple[int, int]:
+        status = self._path.stat()
+        return status.st_dev, status.st_ino
 
 
 def as_text(value: str | None) -> bytes | None:
