@@ -159,6 +159,11 @@ class Faulty(Disk):
         """No call fails any more."""
         self._set(_LAST, 0)
 
+    @property
+    def fails(self) -> bool:
+        """Whether every call fails now."""
+        return self._get(_LAST) == FOR_EVER and self.count >= self._get(_FIRST)
+
     def slow_down(self, milliseconds: int) -> None:
         """Let every sync wait."""
         self._set(_DELAY, milliseconds * 1000)

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agentls.core.events import Enqueue, Event
 from agentls.core.invariants import check_log
 from tests.e2e.editors import Editor, log_of, on_stdio, process_of
-from tests.e2e.storage import Disk, Faulty, Limited, Moved, compiled, small_file_system
+from tests.e2e.storage import Disk, Faulty, Limited, Moved, small_file_system
 from tests.model_server import SILENCE, Answer, ModelServer, calls, content, reply
 
 STORE_UNAVAILABLE = -32053
@@ -42,11 +40,6 @@ def check(events: tuple[Event, ...], acknowledged: Sequence[str]) -> None:
     check_log(events)
     entered = Counter(str(event.data.item.id) for event in events if isinstance(event.data, Enqueue))
     assert {id: entered[id] for id in acknowledged} == dict.fromkeys(acknowledged, 1)
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("faults"))
 
 
 class Scene:

@@ -84,7 +84,7 @@ async def test_a_store_that_may_not_be_written_is_refused_in_plain_words(tmp_pat
     path.chmod(0o700)
     assert said.startswith("refused: cannot ")
     assert f'"{path}' in said
-    assert said.endswith(": permission denied; mend it, then it goes on by itself")
+    assert said.endswith(": permission denied; mend it, then start agentls again")
 
 
 async def test_a_file_that_was_removed_is_missed_and_one_that_is_back_is_not(tmp_path: Path) -> None:

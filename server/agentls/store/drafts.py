@@ -11,7 +11,7 @@ from agentls.core.errors import StoreUnavailable
 from agentls.core.ids import MessageId
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import is_disk_fault, unavailable
-from agentls.store.schema import BEAT, Place, connect
+from agentls.store.schema import BEAT, Place, connect, require_writable
 from agentls.store.store import DraftPiece
 
 _LOCK_WAIT = 0.25  # The event loop stands still meanwhile; another process holds the lock for microseconds.
@@ -33,6 +33,7 @@ class Drafts:
         self._path = path
         try:
             self._connection = connect(path, wait=_LOCK_WAIT)
+            require_writable(self._connection)
             self.log = WriteAheadLog(path)
             self._place = Place(path)
         except (sqlite3.Error, OSError) as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentls.core.errors import UnsupportedFormat, UserError
-from agentls.store.faults import is_no_database, unavailable
+from agentls.store.faults import is_no_database, is_read_only, unavailable
 
 SEQ_BITS = 32
 """An event's rowid is its session's key shifted by this much, plus its seq."""
@@ -128,6 +128,22 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+def require_writable(connection: sqlite3.Connection) -> None:
+    """sqlite3.OperationalError where SQLite has opened the file, or its log, for reading only. It does so silently when
+    the open for writing fails, be it for a moment, and then no write ever succeeds. Any other fault is told by the
+    first write that meets it."""
+    try:
+        # The first alone is taken for the beginning of reads then.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(BEAT)
+    except sqlite3.DatabaseError as error:
+        if is_read_only(error):
+            raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 class Place:

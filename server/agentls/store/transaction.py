@@ -15,7 +15,7 @@ from agentls.core.events import ModelRef, SessionHeader
 from agentls.store import payload
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import unavailable
-from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, Place, as_text, connect
+from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, Place, as_text, connect, require_writable
 
 _LOCK_WAIT = 5.0
 _ROWS_A_STATEMENT = 16
@@ -83,6 +83,7 @@ class Transactions:
     def __init__(self, path: Path, trace: Callable[[str], None] | None) -> None:
         try:
             self._connection = connect(path, wait=_LOCK_WAIT)
+            require_writable(self._connection)
             self.log = WriteAheadLog(path)
             self._place = Place(path)
         except (sqlite3.Error, OSError) as error:
