@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.editors import Desk, on_stdio
+from tests.e2e.storage import compiled
 from tests.model_server import ModelServer
 
 
@@ -21,6 +22,12 @@ async def model() -> AsyncIterator[ModelServer]:
 def endpoint(model: ModelServer) -> tuple[str, ...]:
     """Options that make the model server the default model."""
     return ("--base-url", model.url, "--model-id", "played")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that has a server's disk fail."""
+    return compiled(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture

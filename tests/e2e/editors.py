@@ -335,11 +335,13 @@ def _descriptors(pid: int) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def started(state: Path, *options: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Editor]:
+async def started(
+    state: Path, *options: str, env: Mapping[str, str] | None = None, before: Sequence[str] = ()
+) -> AsyncIterator[Editor]:
     """An editor with a server of its own on standard input and output, not yet said hello to, and a polite end
-    unless the test has killed it."""
+    unless the test has killed it. `before` is a command that becomes the server."""
     editor = Editor()
-    command = [*COMMAND, "serve", "--state-dir", str(state), *options]
+    command = [*before, *COMMAND, "serve", "--state-dir", str(state), *options]
     await editor.client.start_io(*command, env={**os.environ, **(env or {})})
     forwarding = editor.client._stderr_forwarder
     assert forwarding is not None
@@ -360,9 +362,11 @@ async def started(state: Path, *options: str, env: Mapping[str, str] | None = No
 
 
 @asynccontextmanager
-async def on_stdio(state: Path, *options: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Editor]:
+async def on_stdio(
+    state: Path, *options: str, env: Mapping[str, str] | None = None, before: Sequence[str] = ()
+) -> AsyncIterator[Editor]:
     """An editor that has said hello to a server of its own."""
-    async with started(state, *options, env=env) as editor:
+    async with started(state, *options, env=env, before=before) as editor:
         await editor.hello()
         yield editor
 

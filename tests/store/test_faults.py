@@ -84,7 +84,7 @@ async def test_a_store_that_may_not_be_written_is_refused_in_plain_words(tmp_pat
     path.chmod(0o700)
     assert said.startswith("refused: cannot ")
     assert f'"{path}' in said
-    assert said.endswith(": permission denied; mend it, then it goes on by itself")
+    assert said.endswith(": permission denied; mend it, then start agentls again")
 
 
 async def test_a_file_that_was_removed_is_missed_and_one_that_is_back_is_not(tmp_path: Path) -> None:
@@ -106,14 +106,34 @@ async def test_a_file_that_was_removed_is_missed_and_one_that_is_back_is_not(tmp
     await store.close()
 
 
-async def test_a_file_that_another_one_replaced_is_missed(tmp_path: Path) -> None:
+async def test_text_in_flight_is_missed_where_its_file_was_removed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     log = await store.create(header())
-    path = tmp_path / SESSIONS_FILE
+    log.append_drafts([piece("one")])
+    path, elsewhere = tmp_path / DRAFTS_FILE, tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    with pytest.raises(StoreUnavailable, match="was moved or removed; put it back"):
+        log.append_drafts([piece("two", 3), piece("three", 6)])
+    with pytest.raises(StoreUnavailable, match="was moved or removed"):
+        log.drop_drafts(piece("").message)
+    with pytest.raises(StoreUnavailable, match="was moved or removed"):
+        await log.probe()
+    elsewhere.rename(path)
+    await log.probe()
+    log.append_drafts([piece("two", 3)])
+    assert [piece.text for piece in await log.drafts()] == ["one", "two"]
+    await store.close()
+
+
+@pytest.mark.parametrize("name", [SESSIONS_FILE, DRAFTS_FILE])
+async def test_a_file_that_another_one_replaced_is_missed(name: str, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    log = await store.create(header())
+    path = tmp_path / name
     path.rename(tmp_path / "elsewhere")
     path.touch()
-    with pytest.raises(StoreUnavailable, match="was moved or removed"):
-        await log.commit(message(0), durable=True)
+    with pytest.raises(StoreUnavailable, match="another file has its name; put it back, or restart agentls"):
+        await log.probe()
     await store.close()
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from agentls.store.schema import connect
+from agentls.store.schema import connect, require_writable
 
 FULL_PAGES = 1000
 """Pages after which a log is copied while its writers go on: SQLite's own figure, 4 MiB."""
@@ -22,6 +22,7 @@ class WriteAheadLog:
     def __init__(self, path: Path) -> None:
         # Nearly never waits for a lock: whoever is in the way only means that it is done next time.
         self._connection = connect(path, wait=0.01)
+        require_writable(self._connection)
         self._written = 0
         self._copied = 0
         self._cut = 0

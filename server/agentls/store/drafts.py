@@ -14,7 +14,7 @@ from agentls.store import seal
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import is_disk_fault, unavailable
 from agentls.store.salvage import PIECES
-from agentls.store.schema import BEAT, connect
+from agentls.store.schema import BEAT, Place, connect, require_writable
 from agentls.store.store import DraftPiece
 
 _LOCK_WAIT = 0.25  # The event loop stands still meanwhile; another process holds the lock for microseconds.
@@ -37,8 +37,10 @@ class Drafts:
         self._path = path
         try:
             self._connection = connect(path, wait=_LOCK_WAIT)
+            require_writable(self._connection)
             self.log = WriteAheadLog(path)
-        except sqlite3.Error as error:
+            self._place = Place(path)
+        except (sqlite3.Error, OSError) as error:
             raise unavailable(error, path, "open") from error
         self.wake: Callable[[], None] = lambda: None
 
@@ -46,13 +48,14 @@ class Drafts:
         """Write the pieces in one transaction, numbered from `first`."""
         rows = [_row(session, n, piece) for n, piece in enumerate(pieces, first)]
         try:
+            self._place.check()
             if len(rows) == 1:
                 self._connection.execute(_INSERT, rows[0])
             else:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(_INSERT, rows)
                 self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from error
         finally:
             # Left open by any failure in between.
@@ -102,8 +105,9 @@ class Drafts:
 
     def _write(self, statement: str, *parameters: str) -> None:
         try:
+            self._place.check()
             self._connection.execute(statement, parameters)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from error
         self._note()
 
@@ -114,7 +118,7 @@ class Drafts:
         if rested or self.log.is_long:
             self.wake()
 
-    def _failed(self, error: sqlite3.Error) -> StoreUnavailable | sqlite3.Error:
+    def _failed(self, error: sqlite3.Error | OSError) -> StoreUnavailable | sqlite3.Error | OSError:
         return unavailable(error, self._path) if is_disk_fault(error) else error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from agentls.core.errors import StoreUnavailable
 
 _GOES_ON = "then it goes on by itself"
+_AT_START = ("open", "make")
+"""What is done when a store is opened, and never again: nothing goes on after it fails."""
 
 # By primary result code (https://sqlite.org/rescode.html).
 _CAUSES = {
@@ -25,7 +28,10 @@ _CAUSES = {
 
 def unavailable(error: sqlite3.Error | OSError, path: Path, doing: str = "write to") -> StoreUnavailable:
     """The error for a person: what could not be done to which file, why, and what helps."""
-    return StoreUnavailable(f'cannot {doing} the session store "{path}": {_cause(error)}')
+    cause = _cause(error)
+    if doing in _AT_START:
+        cause = cause.replace(_GOES_ON, "then start agentls again")
+    return StoreUnavailable(f'cannot {doing} the session store "{path}": {cause}')
 
 
 def is_disk_fault(error: Exception) -> bool:
@@ -39,6 +45,11 @@ def is_disk_fault(error: Exception) -> bool:
 def is_locked(error: Exception) -> bool:
     """Whether another process was in the way for longer than we wait."""
     return isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY
+
+
+def is_read_only(error: Exception) -> bool:
+    """Whether the file, or how it was opened, takes no writes at all."""
+    return isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_READONLY
 
 
 def is_no_database(error: Exception) -> bool:
@@ -60,6 +71,8 @@ def _cause(error: sqlite3.Error | OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"it was moved or removed; put it back, {_GOES_ON}"
     if isinstance(error, OSError):
+        if error.errno == errno.ESTALE:
+            return "it was moved or removed, and another file has its name; put it back, or restart agentls"
         return f"{reason(error)}; mend it, {_GOES_ON}"
     code = _code(error)
     if code == sqlite3.SQLITE_IOERR:

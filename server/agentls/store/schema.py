@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -13,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from agentls.core.errors import UnsupportedFormat, UserError
-from agentls.store.faults import is_no_database, unavailable
+from agentls.store.faults import is_no_database, is_read_only, unavailable
 
 SEQ_BITS = 32
 """An event's rowid is its session's key shifted by this much, plus its seq."""
@@ -168,6 +169,39 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, isolation_level=None)
     connection.text_factory = _text
     return connection
+
+
+def require_writable(connection: sqlite3.Connection) -> None:
+    """sqlite3.OperationalError where SQLite has opened the file, or its log, for reading only. It does so silently when
+    the open for writing fails, be it for a moment, and then no write ever succeeds. Any other fault is told by the
+    first write that meets it."""
+    try:
+        # The first alone is taken for the beginning of reads then.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(BEAT)
+    except sqlite3.DatabaseError as error:
+        if is_read_only(error):
+            raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+class Place:
+    """The file behind a name: SQLite would go on writing to one that was removed, and all of it would be lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._look()
+
+    def check(self) -> None:
+        """OSError where the file is not there any more (ENOENT), or another one is (ESTALE)."""
+        if self._look() != self._file:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    def _look(self) -> tuple[int, int]:
+        status = self._path.stat()
+        return status.st_dev, status.st_ino
 
 
 def as_text(value: str | None) -> bytes | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from agentls.core.events import ModelRef, SessionHeader
 from agentls.store import payload, seal
 from agentls.store.checkpoint import WriteAheadLog
 from agentls.store.faults import unavailable
-from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, as_text, connect
+from agentls.store.schema import BEAT, SEQ_BITS, TURN_END, TURN_START, Place, as_text, connect, require_writable
 
 _LOCK_WAIT = 5.0
 _ROWS_A_STATEMENT = 16
@@ -83,11 +81,11 @@ class Transactions:
     """Owns the connection that writes events; for one thread."""
 
     def __init__(self, path: Path, trace: Callable[[str], None] | None) -> None:
-        self._path = path
         try:
             self._connection = connect(path, wait=_LOCK_WAIT)
+            require_writable(self._connection)
             self.log = WriteAheadLog(path)
-            self._identity = _identity(path)
+            self._place = Place(path)
         except (sqlite3.Error, OSError) as error:
             raise unavailable(error, path, "open") from error
         self._connection.set_trace_callback(trace)
@@ -127,8 +125,7 @@ class Transactions:
     @contextlib.contextmanager
     def _written(self, *, durable: bool) -> Iterator[None]:
         """One transaction, on the disk at the end if it is durable; nothing of it is left when it fails."""
-        if _identity(self._path) != self._identity:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        self._place.check()
         # Without effect inside a transaction, so it comes first.
         level: Literal["NORMAL", "FULL"] = "FULL" if durable else "NORMAL"
         if level != self._synchronous:
@@ -198,9 +195,3 @@ class Transactions:
             assert isinstance(key, int)
             self._kinds[name] = key
         return key
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """The file behind the name: SQLite would go on writing to one that was removed."""
-    status = path.stat()
-    return status.st_dev, status.st_ino
