@@ -92,7 +92,9 @@ async def test_a_write_shows_exactly_what_it_will_do_and_does_it_once_allowed(de
     assert row["title"] == "Allow write to new.txt?"
     assert f"```\n{NEW['content']}" in row["body"]
     assert str(desk.work / "new.txt") in row["body"]
-    assert ("agent/attention", "needs-you") in [(name, told.get("kind")) for name, told in desk.editor.told]
+    # It follows the state by which the approval was found.
+    attention = ("agent/attention", "needs-you")
+    await desk.editor.until(lambda: attention in [(name, told.get("kind")) for name, told in desk.editor.told])
     assert sorted(path.name for path in desk.work.iterdir()) == ["a.txt"]
     assert (await desk.decide("allow")) == {"outcome": "accepted", "by": "tester 1.0"}
     await desk.editor.closed(desk.agent, 1)
